@@ -16,7 +16,7 @@ use format::keyring::KeyStore;
 use format::{Encryption, Lsn, SpaceId};
 use logs::delta::Meta;
 
-use super::changes::{Changes, Notes, Since};
+use super::changes::{Changes, Notes, Samples, Since};
 use super::delta_file::delta_of;
 use super::error::{BackupError, Result, failed, refused};
 use super::follower::Follower;
@@ -45,8 +45,19 @@ struct Copied {
     entry: BackupTablespace,
     /// The file that was copied. The redo does not continue it in another file with this space id, or in one with other flags.
     source: Source,
+    /// When the file had last been written to, before the copy.
+    written: (i64, i64),
+    samples: Samples,
     /// Pages that failed verification at every read, with the file and the format to read them again.
     bad: Option<(File, SpacePart, Vec<u32>)>,
+}
+
+impl Copied {
+    /// Whether an import has written to the file since it was copied. On MySQL, imports are found otherwise (`Tablespaces::discarded`).
+    fn is_outdated(&self, file: &File) -> io::Result<bool> {
+        let is_written = self.entry.space != SpaceId::SYSTEM.0 && written(file)? != self.written;
+        Ok(is_written && self.samples.has_imported(file, usize::try_from(self.entry.page_size).unwrap_or(0))?)
+    }
 }
 
 /// Identifies a file as it was when it was opened.
@@ -62,6 +73,11 @@ impl Source {
         let metadata = file.metadata()?;
         Ok(Self { device: metadata.dev(), inode: metadata.ino(), flags: space_flags(file)? })
     }
+}
+
+/// When a file was last written to, in seconds and nanoseconds.
+fn written(file: &File) -> io::Result<(i64, i64)> {
+    file.metadata().map(|metadata| (metadata.mtime(), metadata.mtime_nsec()))
 }
 
 /// The tablespaces copied so far, over all passes.
@@ -86,6 +102,8 @@ pub(super) struct Tablespaces<'k> {
     unsound: Vec<PathBuf>,
     /// Whether definitions are blocked, so that no file changes its name.
     is_locked: bool,
+    /// Tablespaces that were discarded when the backup began. If they are imported meanwhile, the redo does not cover it.
+    pub discarded: Vec<SpaceId>,
     pub pace: Pace<'k>,
     pub pages: u64,
     pub pages_read_again: u64,
@@ -107,6 +125,7 @@ impl<'k> Tablespaces<'k> {
             is_encrypted: false,
             unsound: Vec::new(),
             is_locked: false,
+            discarded: Vec::new(),
             pace,
             pages: 0,
             pages_read_again: 0,
@@ -120,9 +139,10 @@ impl<'k> Tablespaces<'k> {
         self
     }
 
-    /// Notes that definitions are blocked from here on.
-    pub const fn lock(&mut self) {
+    /// Notes that definitions are blocked from here on. Tablespaces that may have been imported since they were copied are copied again.
+    pub fn lock(&mut self) -> Result<()> {
         self.is_locked = true;
+        std::mem::take(&mut self.discarded).into_iter().try_for_each(|space| self.forget(space))
     }
 
     /// Lists the files and copies the tablespaces that have not been copied yet. Returns their number.
@@ -154,7 +174,7 @@ impl<'k> Tablespaces<'k> {
         let source = Source::of(&file).map_err(failed(&path, "reading the tablespace"))?;
         let space = space_id(&file).map_err(failed(&path, "reading the tablespace"))?;
         let is_system = matches!(NameHint::of(&name), NameHint::System(_));
-        if (is_system || space != SpaceId::SYSTEM) && self.is_known(space, source, &name)? {
+        if (is_system || space != SpaceId::SYSTEM) && self.is_known(space, source, (&file, &name))? {
             return Ok(false);
         }
         let Some(part) = self.sound_part(&file, &path)? else {
@@ -162,7 +182,7 @@ impl<'k> Tablespaces<'k> {
             return Ok(false);
         };
         let space = part.format.space();
-        if self.is_known(space, source, &name)? {
+        if self.is_known(space, source, (&file, &name))? {
             return Ok(false);
         }
         self.refuse_second(space, &name)?;
@@ -186,9 +206,11 @@ impl<'k> Tablespaces<'k> {
         if let Some(copied) = self.copy_changes(&name, from, source, &part)? {
             return Ok(copied);
         }
+        let written = written(from.0).map_err(failed(from.1, "reading the tablespace"))?;
         let (copy, mut notes) = (self.staging.join(part.format.space().to_string()), Notes::new(self.from));
         let found = self.reader.copy(from, &part, &copy, &mut notes, &mut self.pace)?;
         self.count(&found);
+        let samples = notes.take_samples();
         let mut entry = notes.entry(from.0, &part, found.size);
         if !found.bad.is_empty() {
             // One of these LSNs may come from a damaged page.
@@ -196,7 +218,7 @@ impl<'k> Tablespaces<'k> {
         }
         let bad = (!found.bad.is_empty()).then(|| from.0.try_clone().map(|file| (file, part, found.bad))).transpose();
         let bad = bad.map_err(failed(from.1, "reading the tablespace"))?;
-        Ok(Copied { name, copy: Some(copy), entry, source, bad })
+        Ok(Copied { name, copy: Some(copy), entry, source, written, samples, bad })
     }
 
     /// Copies only the pages that the base lacks. `None` if the whole file has to be copied: there is no base, the base is not known to be
@@ -212,7 +234,8 @@ impl<'k> Tablespaces<'k> {
         let Some(base) = since.tablespace(from.0, part) else { return Ok(None) };
         let copy = delta_of(&self.staging.join(part.format.space().to_string()));
         let mut changes = Changes::new(base, Lsn(since.base.from_lsn), part, copy.clone());
-        let mut notes = Notes::new(self.from);
+        let (mut notes, written) =
+            (Notes::new(self.from), written(from.0).map_err(failed(from.1, "reading the file"))?);
         let found = self.reader.copy_changes(from, &mut changes, &mut notes, &mut self.pace)?;
         // A damaged page does not tell whether it has changed. Copy the whole file instead: that reads the page once more, and names it.
         let delta = if found.bad.is_empty() { changes.finish(from.1)? } else { None };
@@ -222,8 +245,9 @@ impl<'k> Tablespaces<'k> {
             copy.map_or(Ok(()), remove)?;
             return Ok(None);
         }
+        let samples = notes.take_samples();
         let entry = BackupTablespace { delta, ..notes.entry(from.0, part, found.size) };
-        Ok(Some(Copied { name: name.to_path_buf(), copy, entry, source, bad: None }))
+        Ok(Some(Copied { name: name.to_path_buf(), copy, entry, source, written, samples, bad: None }))
     }
 
     const fn count(&mut self, found: &PagesRead) {
@@ -232,8 +256,9 @@ impl<'k> Tablespaces<'k> {
     }
 
     /// Whether this file has been copied already. If so, notes its name.
-    fn is_known(&mut self, space: SpaceId, source: Source, name: &Path) -> Result<bool> {
-        if self.copied.get(&space).is_none_or(|copied| copied.source != source) {
+    fn is_known(&mut self, space: SpaceId, source: Source, (file, name): (&File, &Path)) -> Result<bool> {
+        let Some(copied) = self.copied.get(&space).filter(|copied| copied.source == source) else { return Ok(false) };
+        if self.is_locked && copied.is_outdated(file).map_err(failed(name, "reading the tablespace"))? {
             return Ok(false);
         }
         self.refuse_second(space, name)?;
@@ -356,7 +381,9 @@ impl<'k> Tablespaces<'k> {
         }
         let (mut placed, mut names) = (Vec::new(), BTreeSet::new());
         for (space, copied) in self.copied {
-            if log.map_or(!self.seen.contains(&space), |log| log.is_dropped(space)) {
+            // The server knows nothing of a file that is gone without a word in the log.
+            let is_gone = !self.seen.contains(&space) && log.is_none_or(|log| log.last_name(space).is_none());
+            if is_gone || log.is_some_and(|log| log.is_dropped(space)) {
                 if log.is_some() && self.seen.contains(&space) && is_there(&self.datadir.join(&copied.name), space) {
                     return imported(&copied.name);
                 }

@@ -56,7 +56,7 @@ fn a_second_file_of_a_tablespace_is_refused_once_files_keep_their_names() {
             let added = if is_link { fs::hard_link(from, to) } else { fs::copy(from, to).map(drop) };
             added.expect("added");
             pass(tablespaces).expect("may be a rename");
-            tablespaces.lock();
+            tablespaces.lock().expect("locked");
             let refused = pass(tablespaces).expect_err("two files").to_string();
             let names = ["shop/t.ibd", other].iter().all(|name| refused.contains(name));
             assert!(names && refused.contains("are both tablespace"), "{other}: {refused}");
@@ -69,6 +69,53 @@ fn a_second_file_of_a_tablespace_is_refused_once_files_keep_their_names() {
             assert_eq!(tablespaces.names().collect::<Vec<_>>(), [Path::new(other)]);
         });
     }
+}
+
+#[test]
+fn a_tablespace_that_is_imported_after_it_was_copied_is_copied_again() {
+    let (dir, before) = (datadir(&["t.ibd"]), table());
+    let (path, copy) = (dir.path().join("data/shop/t.ibd"), dir.path().join("set"));
+    // Writes the pages in place, at a time of its own whatever the file system's clock counts.
+    let write = |bytes: &[u8], second: u64| {
+        let file = File::options().write(true).open(&path).expect("open");
+        std::os::unix::fs::FileExt::write_all_at(&file, bytes, 0).expect("written");
+        file.set_modified(std::time::UNIX_EPOCH + Duration::from_secs(second)).expect("set");
+    };
+    let with_lsn = |lsn: Lsn| {
+        let part = part_of(&File::open(&path).expect("open"), &path, &KeyStore::new()).expect("read").expect("sound");
+        let mut bytes = before.clone();
+        for page in bytes.chunks_mut(16 << 10).filter(|page| page.iter().any(|byte| *byte != 0)) {
+            format::seal_page(page, lsn, format::page::checksum::Algorithm::FullCrc32, &part.format).expect("sealed");
+        }
+        bytes
+    };
+    let (imported, changed) = (with_lsn(Lsn(0)), with_lsn(Lsn(1 << 40)));
+    // What is in the file when it is copied, and when the server holds still.
+    for (first, then, again) in
+        [(&before, &imported, 1), (&before, &changed, 0), (&imported, &changed, 0), (&imported, &imported, 0)]
+    {
+        write(first, 1);
+        with(dir.path(), |tablespaces, follower| {
+            let mut pass = |tablespaces: &mut Tablespaces<'_>| tablespaces.pass(follower, &|| Ok(())).expect("passed");
+            assert_eq!(pass(tablespaces), 1);
+            write(then, 2);
+            assert_eq!(pass(tablespaces), 0);
+            tablespaces.lock().expect("locked");
+            assert_eq!(pass(tablespaces), again);
+            let (space, _) = tablespaces.present().next().expect("one");
+            let expected = if again == 1 { then } else { first };
+            assert!(&fs::read(copy.join(space.to_string())).expect("read") == expected);
+            tablespaces.forget(space).expect("removed");
+        });
+    }
+    // MySQL says which tablespaces may be imported.
+    with(dir.path(), |tablespaces, follower| {
+        let mut pass = |tablespaces: &mut Tablespaces<'_>| tablespaces.pass(follower, &|| Ok(())).expect("passed");
+        assert_eq!(pass(tablespaces), 1);
+        tablespaces.discarded = tablespaces.present().map(|(space, _)| space).collect();
+        tablespaces.lock().expect("locked");
+        assert_eq!((pass(tablespaces), pass(tablespaces)), (1, 0));
+    });
 }
 
 #[test]
