@@ -432,7 +432,8 @@ fn an_archive_goes_on_from_the_last_increment(server: &Server) {
     is_moment(server, &increments, &["--redo", "redo", "--until", &until], &held);
 
     let refused = |increments: &[&str], until: u64, words: &str| {
-        let (all, until) = (increments.iter().flat_map(|set| ["--increment", set]), until.to_string());
+        let until = until.to_string();
+        let all = increments.iter().flat_map(|set| ["--increment", set]);
         let words_of = ["restore", "full", "--to", "out", "--redo", "redo", "--until", &until].into_iter().chain(all);
         let restored = server.run(&words_of.collect::<Vec<_>>());
         assert!(restored.status == 2 && restored.errors.contains(words), "{}: {}", server.kind, restored.errors);
