@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use format::Lsn;
+use format::{Lsn, SpaceId};
 
 use crate::source::identity_of;
 
@@ -217,6 +217,12 @@ pub trait BackupServer: LogServer {
     /// # Errors
     /// [`ServerError`].
     fn data_files(&mut self) -> Result<Vec<PathBuf>, ServerError>;
+
+    /// Space ids of discarded tablespaces: `IMPORT TABLESPACE` may change their files at any time. MariaDB does not tell.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    fn discarded(&mut self) -> Result<Vec<SpaceId>, ServerError>;
 
     /// Enters a stage, after waiting for the statements that are in its way.
     ///

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use format::Lsn;
+use format::{Lsn, SpaceId};
 use jobs::{
     BackupMoment, BackupServer, BackupStage, BinlogPosition, InstanceState, LogServer, ServerError, ServerFacts,
     TableName,
@@ -68,6 +68,10 @@ impl BackupServer for MariaDb {
     }
 
     fn data_files(&mut self) -> Result<Vec<PathBuf>, ServerError> {
+        Ok(Vec::new())
+    }
+
+    fn discarded(&mut self) -> Result<Vec<SpaceId>, ServerError> {
         Ok(Vec::new())
     }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use format::Lsn;
+use format::{Lsn, SpaceId};
 use jobs::{
     BackupMoment, BackupServer, BackupStage, BinlogPosition, InstanceState, LogServer, ServerError, ServerFacts,
     TableName,
@@ -91,6 +91,12 @@ impl BackupServer for MySql {
     fn data_files(&mut self) -> Result<Vec<PathBuf>, ServerError> {
         let paths: Vec<String> = self.connection.ask_all("SELECT path FROM information_schema.innodb_datafiles")?;
         Ok(paths.into_iter().map(PathBuf::from).collect())
+    }
+
+    fn discarded(&mut self) -> Result<Vec<SpaceId>, ServerError> {
+        let statement = "SELECT space FROM information_schema.innodb_tablespaces WHERE state = 'discarded'";
+        let spaces: Vec<u32> = self.connection.ask_all(statement)?;
+        Ok(spaces.into_iter().map(SpaceId).collect())
     }
 
     fn enter(&mut self, stage: BackupStage) -> Result<(), ServerError> {

@@ -13,6 +13,7 @@
 //! | a server that was set back: its LSNs come again | some LSNs are compared at once (`settled`), all in the merge (`same_lsns`) |
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -27,6 +28,7 @@ use super::delta_file::DeltaWriter;
 use super::error::{BackupError, Result, failed, refused};
 use crate::manifest::{BackupBase, BackupDelta, BackupState, BackupTablespace, Manifest};
 use crate::server::{ServerFacts, ServerKind};
+use crate::source::read_up_to;
 use crate::source::space::SpacePart;
 
 /// Pages of each tablespace whose LSNs the manifest lists.
@@ -127,11 +129,16 @@ pub(super) struct Notes {
     first_page: u32,
     /// The newest of the pages older than `from`, newest first.
     settled: Vec<(Lsn, u32)>,
+    samples: Samples,
 }
 
 impl Notes {
     pub const fn new(from: Lsn) -> Self {
-        Self { from, first_page: 0, settled: Vec::new() }
+        Self { from, first_page: 0, settled: Vec::new(), samples: Samples(Vec::new()) }
+    }
+
+    pub fn take_samples(&mut self) -> Samples {
+        std::mem::take(&mut self.samples)
     }
 
     /// Notes the pages of a stretch that begins at `offset`.
@@ -146,6 +153,9 @@ impl Notes {
         let lsn = lsn_of(page);
         if number == 0 {
             self.first_page = crc32c(page);
+        }
+        if number < 4 || number.is_power_of_two() {
+            self.samples.0.push((number, crc32c(page)));
         }
         let is_newer = self.settled.len() < SETTLED || self.settled.last().is_some_and(|(least, _)| lsn > *least);
         if lsn.0 == 0 || lsn >= self.from || !is_newer || is_copy(number, page, part) {
@@ -169,6 +179,25 @@ impl Notes {
             settled: self.settled.into_iter().map(|(lsn, number)| (number, lsn.0)).collect(),
             delta: None,
         }
+    }
+}
+
+/// Checksums of the first pages of a tablespace, and of those at each power of two.
+#[derive(Debug, Default)]
+pub(super) struct Samples(Vec<(u32, u32)>);
+
+impl Samples {
+    /// Whether MariaDB's `IMPORT TABLESPACE` has written to the file since these samples were taken. It sets the LSN of every page to 0,
+    /// which no later change does.
+    pub fn has_imported(&self, file: &File, page_size: usize) -> io::Result<bool> {
+        for (number, crc) in &self.0 {
+            let page = read_up_to(file, u64::from(*number) * page_size as u64, page_size)?;
+            let is_unlogged = lsn_of(&page).0 == 0 && page.iter().any(|byte| *byte != 0);
+            if is_unlogged && crc32c(&page) != *crc {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 

@@ -18,6 +18,7 @@ mod follower;
 mod holes;
 mod joined;
 mod layers;
+mod listing;
 mod mariadb;
 mod mysql;
 mod others;
@@ -227,6 +228,8 @@ impl<'r> Run<'r> {
         let tablespaces = Tablespaces::new((self.datadir, has_general), staging.to_path_buf(), self.keys, pace);
         let mut tablespaces = tablespaces.within(self.vendor.from(redo)?, self.since.take());
         self.server.enter(BackupStage::Start)?;
+        // Asked while the log is followed: what is discarded later is in the log.
+        tablespaces.discarded = self.server.discarded()?;
         tablespaces.pace.start(self.datadir)?;
         for _ in 0..PASSES {
             let new = tablespaces.pass(&mut follower, &check)?;
@@ -264,6 +267,7 @@ impl<'r> Run<'r> {
         redo: &Path,
         check: &dyn Fn() -> Result<()>,
     ) -> Result<Lsn> {
+        tablespaces.lock()?;
         for number in 0..MOMENTS {
             for space in self.vendor.outdated(self.server, follower, self.datadir, redo)? {
                 tablespaces.forget(space)?;

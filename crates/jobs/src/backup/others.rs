@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::error::{Result, failed};
-use super::tablespaces::{databases, names};
+use super::listing::{databases, names};
 use crate::server::TableName;
 use crate::source::name::decoded;
 

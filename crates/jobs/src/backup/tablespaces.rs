@@ -9,15 +9,18 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use format::keyring::KeyStore;
 use format::{Encryption, Lsn, SpaceId};
 use logs::delta::Meta;
 
-use super::changes::{Changes, Notes, Since};
+use super::changes::{Changes, Notes, Samples, Since};
 use super::delta_file::delta_of;
 use super::error::{BackupError, Result, failed, refused};
 use super::follower::Follower;
+use super::listing::{elsewhere, list};
 use super::pace::Pace;
 use super::pages::{PageReader, PagesRead, part_of, space_flags, space_id};
 use crate::manifest::BackupTablespace;
@@ -27,8 +30,9 @@ use crate::source::keys::SpaceKey;
 use crate::source::name::NameHint;
 use crate::source::space::SpacePart;
 
-/// The file system's own directory, which is no database.
-const LOST: &str = "lost+found";
+/// Looks at a file without a sound first page before it counts as damaged, and the pause between them: the server may be making it.
+const LOOKS: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// A tablespace that was copied.
 #[derive(Debug)]
@@ -41,8 +45,19 @@ struct Copied {
     entry: BackupTablespace,
     /// The file that was copied. The redo does not continue it in another file with this space id, or in one with other flags.
     source: Source,
+    /// When the file had last been written to, before the copy.
+    written: (i64, i64),
+    samples: Samples,
     /// Pages that failed verification at every read, with the file and the format to read them again.
     bad: Option<(File, SpacePart, Vec<u32>)>,
+}
+
+impl Copied {
+    /// Whether an import has written to the file since it was copied. On MySQL, imports are found otherwise (`Tablespaces::discarded`).
+    fn is_outdated(&self, file: &File) -> io::Result<bool> {
+        let is_written = self.entry.space != SpaceId::SYSTEM.0 && written(file)? != self.written;
+        Ok(is_written && self.samples.has_imported(file, usize::try_from(self.entry.page_size).unwrap_or(0))?)
+    }
 }
 
 /// Identifies a file as it was when it was opened.
@@ -58,6 +73,11 @@ impl Source {
         let metadata = file.metadata()?;
         Ok(Self { device: metadata.dev(), inode: metadata.ino(), flags: space_flags(file)? })
     }
+}
+
+/// When a file was last written to, in seconds and nanoseconds.
+fn written(file: &File) -> io::Result<(i64, i64)> {
+    file.metadata().map(|metadata| (metadata.mtime(), metadata.mtime_nsec()))
 }
 
 /// The tablespaces copied so far, over all passes.
@@ -80,6 +100,10 @@ pub(super) struct Tablespaces<'k> {
     pub is_encrypted: bool,
     /// Files of the last pass without a sound first page. The log must know their names.
     unsound: Vec<PathBuf>,
+    /// Whether definitions are blocked, so that no file changes its name.
+    is_locked: bool,
+    /// Tablespaces that were discarded when the backup began. If they are imported meanwhile, the redo does not cover it.
+    pub discarded: Vec<SpaceId>,
     pub pace: Pace<'k>,
     pub pages: u64,
     pub pages_read_again: u64,
@@ -100,6 +124,8 @@ impl<'k> Tablespaces<'k> {
             seen: BTreeSet::new(),
             is_encrypted: false,
             unsound: Vec::new(),
+            is_locked: false,
+            discarded: Vec::new(),
             pace,
             pages: 0,
             pages_read_again: 0,
@@ -111,6 +137,12 @@ impl<'k> Tablespaces<'k> {
     pub fn within(mut self, from: Lsn, since: Option<Since>) -> Self {
         (self.from, self.since) = (from, since);
         self
+    }
+
+    /// Notes that definitions are blocked from here on. Tablespaces that may have been imported since they were copied are copied again.
+    pub fn lock(&mut self) -> Result<()> {
+        self.is_locked = true;
+        std::mem::take(&mut self.discarded).into_iter().try_for_each(|space| self.forget(space))
     }
 
     /// Lists the files and copies the tablespaces that have not been copied yet. Returns their number.
@@ -142,18 +174,18 @@ impl<'k> Tablespaces<'k> {
         let source = Source::of(&file).map_err(failed(&path, "reading the tablespace"))?;
         let space = space_id(&file).map_err(failed(&path, "reading the tablespace"))?;
         let is_system = matches!(NameHint::of(&name), NameHint::System(_));
-        if (is_system || space != SpaceId::SYSTEM) && self.is_known(space, source, &name) {
+        if (is_system || space != SpaceId::SYSTEM) && self.is_known(space, source, (&file, &name))? {
             return Ok(false);
         }
-        let part = part_of(&file, &path, self.reader.keys()).map_err(failed(&path, "reading the tablespace"))?;
-        let Some(part) = part.filter(|part| is_system || part.format.space() != SpaceId::SYSTEM) else {
+        let Some(part) = self.sound_part(&file, &path)? else {
             self.unsound.push(name);
             return Ok(false);
         };
         let space = part.format.space();
-        if self.is_known(space, source, &name) {
+        if self.is_known(space, source, (&file, &name))? {
             return Ok(false);
         }
+        self.refuse_second(space, &name)?;
         self.check_key(&path, &part)?;
         self.forget(space)?;
         let copied = self.copy(name, (&file, &path), source, part)?;
@@ -162,14 +194,23 @@ impl<'k> Tablespaces<'k> {
         Ok(true)
     }
 
+    /// The format of a tablespace. `None` if its first page is not sound, or is the system tablespace's in another file.
+    fn sound_part(&self, file: &File, path: &Path) -> Result<Option<SpacePart>> {
+        let is_system = matches!(NameHint::of(path), NameHint::System(_));
+        let part = part_of(file, path, self.reader.keys()).map_err(failed(path, "reading the tablespace"))?;
+        Ok(part.filter(|part| is_system || part.format.space() != SpaceId::SYSTEM))
+    }
+
     /// Copies a whole tablespace, or only the pages that the base lacks.
     fn copy(&mut self, name: PathBuf, from: (&File, &Path), source: Source, part: SpacePart) -> Result<Copied> {
         if let Some(copied) = self.copy_changes(&name, from, source, &part)? {
             return Ok(copied);
         }
+        let written = written(from.0).map_err(failed(from.1, "reading the tablespace"))?;
         let (copy, mut notes) = (self.staging.join(part.format.space().to_string()), Notes::new(self.from));
         let found = self.reader.copy(from, &part, &copy, &mut notes, &mut self.pace)?;
         self.count(&found);
+        let samples = notes.take_samples();
         let mut entry = notes.entry(from.0, &part, found.size);
         if !found.bad.is_empty() {
             // One of these LSNs may come from a damaged page.
@@ -177,7 +218,7 @@ impl<'k> Tablespaces<'k> {
         }
         let bad = (!found.bad.is_empty()).then(|| from.0.try_clone().map(|file| (file, part, found.bad))).transpose();
         let bad = bad.map_err(failed(from.1, "reading the tablespace"))?;
-        Ok(Copied { name, copy: Some(copy), entry, source, bad })
+        Ok(Copied { name, copy: Some(copy), entry, source, written, samples, bad })
     }
 
     /// Copies only the pages that the base lacks. `None` if the whole file has to be copied: there is no base, the base is not known to be
@@ -193,7 +234,8 @@ impl<'k> Tablespaces<'k> {
         let Some(base) = since.tablespace(from.0, part) else { return Ok(None) };
         let copy = delta_of(&self.staging.join(part.format.space().to_string()));
         let mut changes = Changes::new(base, Lsn(since.base.from_lsn), part, copy.clone());
-        let mut notes = Notes::new(self.from);
+        let (mut notes, written) =
+            (Notes::new(self.from), written(from.0).map_err(failed(from.1, "reading the file"))?);
         let found = self.reader.copy_changes(from, &mut changes, &mut notes, &mut self.pace)?;
         // A damaged page does not tell whether it has changed. Copy the whole file instead: that reads the page once more, and names it.
         let delta = if found.bad.is_empty() { changes.finish(from.1)? } else { None };
@@ -203,8 +245,9 @@ impl<'k> Tablespaces<'k> {
             copy.map_or(Ok(()), remove)?;
             return Ok(None);
         }
+        let samples = notes.take_samples();
         let entry = BackupTablespace { delta, ..notes.entry(from.0, part, found.size) };
-        Ok(Some(Copied { name: name.to_path_buf(), copy, entry, source, bad: None }))
+        Ok(Some(Copied { name: name.to_path_buf(), copy, entry, source, written, samples, bad: None }))
     }
 
     const fn count(&mut self, found: &PagesRead) {
@@ -213,11 +256,32 @@ impl<'k> Tablespaces<'k> {
     }
 
     /// Whether this file has been copied already. If so, notes its name.
-    fn is_known(&mut self, space: SpaceId, source: Source, name: &Path) -> bool {
-        let Some(copied) = self.copied.get_mut(&space).filter(|copied| copied.source == source) else { return false };
-        copied.name = name.to_path_buf();
+    fn is_known(&mut self, space: SpaceId, source: Source, (file, name): (&File, &Path)) -> Result<bool> {
+        let Some(copied) = self.copied.get(&space).filter(|copied| copied.source == source) else { return Ok(false) };
+        if self.is_locked && copied.is_outdated(file).map_err(failed(name, "reading the tablespace"))? {
+            return Ok(false);
+        }
+        self.refuse_second(space, name)?;
+        if let Some(copied) = self.copied.get_mut(&space) {
+            copied.name = name.to_path_buf();
+        }
         self.seen.insert(space);
-        true
+        Ok(true)
+    }
+
+    /// Refuses a second file of a tablespace: nothing in the files tells which one the server uses, and a backup has room for one. While
+    /// definitions are not blocked, two names are normal: tables are renamed and swapped between two looks.
+    fn refuse_second(&self, space: SpaceId, name: &Path) -> Result<()> {
+        let other = self.copied.get(&space).filter(|copied| self.is_locked && copied.name != name);
+        match other.map(|copied| copied.name.as_path()) {
+            Some(other) if is_there(&self.datadir.join(other), space) => refused(format!(
+                "{} and {} are both tablespace {space}: remove the file that is not in use, or finish the import that it is for, and take the \
+                 backup again",
+                other.display(),
+                name.display()
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Refuses a tablespace that MySQL encrypted and no key opens. MariaDB's pages need no keys for recovery unless the log is encrypted.
@@ -244,6 +308,9 @@ impl<'k> Tablespaces<'k> {
 
     /// Whether the server still has exactly the files that the last pass met.
     pub fn is_current(&self) -> Result<bool> {
+        if self.has_unsound_changed()? {
+            return Ok(false);
+        }
         let mut left = self.seen.clone();
         for name in list(&self.datadir, self.has_general)? {
             let path = self.datadir.join(&name);
@@ -261,6 +328,32 @@ impl<'k> Tablespaces<'k> {
             left.remove(&space);
         }
         Ok(left.is_empty())
+    }
+
+    /// Whether a file without a sound first page becomes sound, or goes away, within a short time: the server was making it, and it is not
+    /// damaged.
+    fn has_unsound_changed(&self) -> Result<bool> {
+        if self.unsound.is_empty() {
+            return Ok(false);
+        }
+        for _ in 0..LOOKS {
+            for path in self.unsound.iter().map(|name| self.datadir.join(name)) {
+                let file = match File::open(&path) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+                    opened => opened.map_err(failed(&path, "opening the tablespace"))?,
+                };
+                if self.sound_part(&file, &path)?.is_some() {
+                    return Ok(true);
+                }
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(false)
+    }
+
+    /// The names of all files that the last pass met, also of those that it could not read.
+    pub fn names(&self) -> impl Iterator<Item = &Path> {
+        self.present().map(|(_, name)| name).chain(self.unsound.iter().map(PathBuf::as_path))
     }
 
     /// The tablespaces that the last pass met, and their names in the datadir.
@@ -288,7 +381,9 @@ impl<'k> Tablespaces<'k> {
         }
         let (mut placed, mut names) = (Vec::new(), BTreeSet::new());
         for (space, copied) in self.copied {
-            if log.map_or(!self.seen.contains(&space), |log| log.is_dropped(space)) {
+            // The server knows nothing of a file that is gone without a word in the log.
+            let is_gone = !self.seen.contains(&space) && log.is_none_or(|log| log.last_name(space).is_none());
+            if is_gone || log.is_some_and(|log| log.is_dropped(space)) {
                 if log.is_some() && self.seen.contains(&space) && is_there(&self.datadir.join(&copied.name), space) {
                     return imported(&copied.name);
                 }
@@ -358,57 +453,5 @@ fn damaged<T>(path: &Path, what: &str) -> Result<T> {
     )))
 }
 
-fn elsewhere<T>(name: &Path) -> Result<T> {
-    refused(format!(
-        "{}: a tablespace outside the datadir (DATA DIRECTORY), which innokit does not back up yet",
-        name.display()
-    ))
-}
-
-/// The files of InnoDB's tablespaces, by their paths in the datadir.
-fn list(datadir: &Path, has_general: bool) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for name in names(datadir, Path::new(""))? {
-        match NameHint::of(&name) {
-            NameHint::System(1) | NameHint::Undo => files.push(name),
-            NameHint::Table | NameHint::Dictionary if has_general => files.push(name),
-            _ => {}
-        }
-    }
-    for database in databases(datadir)? {
-        for name in names(datadir, &database)? {
-            match NameHint::of(&name) {
-                NameHint::Table | NameHint::Dictionary => files.push(name),
-                NameHint::Link => return elsewhere(&name),
-                _ => {}
-            }
-        }
-    }
-    Ok(files)
-}
-
-/// The directories of databases.
-pub(super) fn databases(datadir: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = names(datadir, Path::new(""))?;
-    let is_database = |name: &PathBuf| {
-        let text = name.to_string_lossy();
-        !text.starts_with(['#', '.']) && text != LOST && datadir.join(name).is_dir()
-    };
-    found.retain(is_database);
-    Ok(found)
-}
-
-/// The entries of a directory in the datadir, sorted, by their paths in the datadir.
-pub(super) fn names(datadir: &Path, below: &Path) -> Result<Vec<PathBuf>> {
-    let dir = datadir.join(below);
-    let entries = match fs::read_dir(&dir) {
-        Ok(entries) => entries,
-        // A database may be dropped at any time.
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !below.as_os_str().is_empty() => return Ok(Vec::new()),
-        Err(error) => return Err(failed(&dir, "reading the directory")(error)),
-    };
-    let read: io::Result<Vec<PathBuf>> = entries.map(|entry| Ok(below.join(entry?.file_name()))).collect();
-    let mut names = read.map_err(failed(&dir, "reading the directory"))?;
-    names.sort_unstable();
-    Ok(names)
-}
+#[cfg(test)]
+mod tests;

@@ -195,7 +195,7 @@ fn refuse_elsewhere(server: &mut dyn BackupServer, datadir: &Path, copied: Optio
         let real = fs::canonicalize(&path).unwrap_or(path);
         real.strip_prefix(&own).ok().map(Path::to_path_buf)
     };
-    let known: Option<BTreeSet<&Path>> = copied.map(|copied| copied.present().map(|(_, name)| name).collect());
+    let known: Option<BTreeSet<&Path>> = copied.map(|copied| copied.names().collect());
     for file in files.iter().filter(|file| NameHint::of(file) != NameHint::Temporary) {
         let Some(name) = inside(file) else {
             return refused(format!(
