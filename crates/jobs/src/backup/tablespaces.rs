@@ -28,7 +28,8 @@ use crate::recover::LogNames;
 use crate::source::content::delta_note;
 use crate::source::keys::SpaceKey;
 use crate::source::name::NameHint;
-use crate::source::space::SpacePart;
+use crate::source::read_up_to;
+use crate::source::space::{HEAD, SpacePart};
 
 /// Looks at a file without a sound first page before it counts as damaged, and the pause between them: the server may be making it.
 const LOOKS: u32 = 10;
@@ -186,7 +187,10 @@ impl<'k> Tablespaces<'k> {
             return Ok(false);
         }
         self.refuse_second(space, &name)?;
-        self.check_key(&path, &part)?;
+        let Some(part) = self.with_key((&file, &path), part)? else {
+            self.unsound.push(name);
+            return Ok(false);
+        };
         self.forget(space)?;
         let copied = self.copy(name, (&file, &path), source, part)?;
         self.seen.insert(space);
@@ -282,6 +286,29 @@ impl<'k> Tablespaces<'k> {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// The format with the key, if it takes one. `None` if the first page names no key yet, so that the next pass has to look: while MySQL
+    /// encrypts or decrypts a tablespace, the page may be on disk with the flag alone. With definitions blocked, the server only has to
+    /// write the page once more.
+    fn with_key(&mut self, (file, path): (&File, &Path), mut part: SpacePart) -> Result<Option<SpacePart>> {
+        for _ in 0..LOOKS {
+            let lacks_key = part.format.encryption() == Encryption::MySql && matches!(part.key, SpaceKey::None);
+            if !lacks_key || self.reader.keys().is_empty() {
+                break;
+            }
+            let head = read_up_to(file, 0, HEAD).map_err(failed(path, "reading the tablespace"))?;
+            if SpaceKey::is_named(&head, &part.format) {
+                break;
+            }
+            if !self.is_locked {
+                return Ok(None);
+            }
+            thread::sleep(PAUSE);
+            part = self.sound_part(file, path)?.unwrap_or(part);
+        }
+        self.check_key(path, &part)?;
+        Ok(Some(part))
     }
 
     /// Refuses a tablespace that MySQL encrypted and no key opens. MariaDB's pages need no keys for recovery unless the log is encrypted.

@@ -101,6 +101,13 @@ impl SpaceKey {
         }
     }
 
+    /// Whether the first page of a tablespace that MySQL encrypts names a key, sound or not.
+    #[must_use]
+    pub fn is_named(page0: &[u8], format: &SpaceFormat) -> bool {
+        let end = fsp::xdes_array_end(format.logical(), format.physical());
+        !matches!(EncryptionInfo::parse(page0.get(end..).unwrap_or_default()), Ok(None))
+    }
+
     /// Like `unlock`; if the given keys do not help, uses the key that an export left beside the tablespace at `path`.
     ///
     /// # Errors
