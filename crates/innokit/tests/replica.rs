@@ -91,8 +91,6 @@ fn replicas_started_from_what_was_restored_catch_up() {
 struct Stall {
     kind: &'static str,
     on: &'static str,
-    /// Makes durable what is prepared. MySQL does that by itself before it writes the binary log.
-    flush: &'static str,
     /// Sessions that wait.
     waiting: &'static str,
 }
@@ -102,14 +100,12 @@ const STALLS: [Stall; 2] = [
         kind: "mariadb118",
         on: "SET GLOBAL rpl_semi_sync_master_timeout = 1000000000; SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC; \
              SET GLOBAL rpl_semi_sync_master_enabled = ON;",
-        flush: "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS;",
         waiting: "SHOW STATUS LIKE 'Rpl_semi_sync_master_wait_sessions';",
     },
     Stall {
         kind: "mysql",
-        on: "INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'; SET GLOBAL rpl_semi_sync_source_timeout = 1000000000; \
+        on: "SET GLOBAL innodb_flush_log_at_trx_commit = 1; INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'; SET GLOBAL rpl_semi_sync_source_timeout = 1000000000; \
              SET GLOBAL rpl_semi_sync_source_enabled = ON;",
-        flush: "",
         waiting: "SHOW STATUS LIKE 'Rpl_semi_sync_source_wait_sessions';",
     },
 ];
@@ -133,7 +129,9 @@ fn a_commit_that_waits_is_not_committed_in_a_copy(stall: &Stall) {
         assert!(started.elapsed() < PATIENCE, "{}: it does not wait", stall.kind);
         thread::sleep(Duration::from_millis(50));
     }
-    server.script("sql", &[], stall.flush);
+    // These servers flush their logs once a second.
+    thread::sleep(Duration::from_secs(1));
+    server.script("sql", &[], "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS;");
     // MySQL says where it is only once no transaction is between the two phases, so the archiver does not ask.
     server.script("kill9", &[], "");
     assert!(!stalled.wait().expect("ended").success(), "{}: it is committed", stall.kind);
