@@ -113,7 +113,7 @@ impl<S: LogStorage> Appender<S> {
         Ok(())
     }
 
-    /// Zeroes what is not zero behind the end: the rest of an append that a crash tore.
+    /// Zeroes the bytes behind the end that an append left there when a crash tore it.
     fn clear_rest(&mut self, from: u64, len: u64) -> io::Result<()> {
         let mut bytes = vec![0; PIECE];
         let (mut offset, mut is_changed) = (from, false);

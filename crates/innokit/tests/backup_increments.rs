@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
 use backup_lab::session::Session;
 use backup_lab::{Server, ended, killed, lsn, sums};
@@ -62,8 +61,6 @@ const SECOND: &str = "RENAME TABLE shop.one TO shop.away, shop.two TO shop.one, 
 const UNDO: (&str, &str) =
     (" CREATE UNDO TABLESPACE more ADD DATAFILE 'more.ibu';", " ALTER UNDO TABLESPACE more SET INACTIVE;");
 
-/// Time limit for the archive to reach an LSN.
-const PATIENCE: Duration = Duration::from_secs(120);
 /// A server that writes its pages soon, so that increments hold some.
 const WRITES_SOON: [&str; 2] = ["--innodb-max-dirty-pages-pct=0", "--innodb-max-dirty-pages-pct-lwm=0"];
 
@@ -423,11 +420,7 @@ fn an_archive_goes_on_from_the_last_increment(server: &Server) {
     let mut session = Session::of(server);
     let (held, lsn) = (sums(&mut session), lsn(&mut session));
     server.script("sql", &[], "DELETE FROM shop.a; DELETE FROM shop.isam;");
-    let started = Instant::now();
-    while server.archived_to() < lsn {
-        assert!(started.elapsed() < PATIENCE, "{}: LSN {lsn} is never archived", server.kind);
-        server.archive();
-    }
+    server.archive_up_to(lsn);
     let (increments, until) = (["first", "second", "third", "fourth", "fifth"], lsn.to_string());
     is_killed_and_refused(server, &increments);
     is_moment(server, &increments, &["--redo", "redo", "--until", &until], &held);

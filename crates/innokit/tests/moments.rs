@@ -85,7 +85,7 @@ fn ten_moments(server: &Server) -> Vec<Moment> {
                     "UPDATE shop.b SET a = a + {part}, c = REPEAT('{round}', 100 + (a + id) % 400) WHERE id % 12 = {part};"
                 ),
             );
-            // Without waiting for the archive, the server would overwrite what is not archived yet.
+            // Without waiting for the archive, the server would overwrite log that the archive lacks.
             server.archive();
             now = moment(server);
         }

@@ -22,8 +22,8 @@ use format::{Family, PageNo, PageSize, Scheme, SpaceFormat, SpaceId};
 use super::extents::{EXTENT, Extents, Owner, PAGE, State};
 use super::leaves::{Leaf, Leaves};
 use super::page::{Page, Place, Record, length};
-use super::random::Random;
 use super::sdi::{self, FLAGS, INDEX_ID, SERVER, SPACE};
+use flow::queue::sim::Random;
 
 /// Id of the tree of dictionary information, in every tablespace.
 const SDI_INDEX_ID: u64 = u64::MAX;
@@ -143,7 +143,7 @@ fn leaf_page(leaf: &Leaf, prev: Option<u32>, next: Option<u32>) -> Page {
 /// Letters that differ from row to row, so that no device can compress them to nothing.
 fn text(key: u32, len: u16) -> impl Iterator<Item = u8> {
     let mut random = Random::new(u64::from(key));
-    std::iter::repeat_with(move || random.next().to_be_bytes())
+    std::iter::repeat_with(move || random.number().to_be_bytes())
         .flatten()
         .map(|byte| b'a' + byte % 26)
         .take(usize::from(len))

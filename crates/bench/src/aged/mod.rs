@@ -18,7 +18,6 @@ mod extents;
 mod file;
 mod leaves;
 mod page;
-mod random;
 mod sdi;
 
 use std::io::BufWriter;
@@ -29,9 +28,9 @@ use super::scratch::Nameless;
 use super::{Watch, failed};
 use extents::{Extents, Owner};
 use file::Fixed;
+use flow::queue::sim::Random;
 use jobs::Error;
 use leaves::{Leaves, Row};
-use random::Random;
 
 /// Rounds of use.
 const ROUNDS: u32 = 3;
@@ -142,7 +141,7 @@ impl Aging {
 
     /// A key that may have a row.
     fn any(&mut self) -> u32 {
-        1 + self.random.below(self.next - 1)
+        1 + self.random.below(u64::from(self.next - 1)) as u32
     }
 
     fn delete(&mut self, key: u32) -> u32 {

@@ -113,7 +113,7 @@ impl ScanPlace<'_> {
         };
         let Some(server) = self.server(set, engines, handle, rules) else { return Ok(None) };
         let (set, engines): (_, [&dyn OpenQueue; 1]) = (server.file_set(), [&server]);
-        // What is direct, and what is not, the handle decides.
+        // The handle decides which reads are direct.
         let options = ReadOptions { io: IoMode::Direct, ..options };
         self.watched(&Reading { set: &set, options, engines: &engines, server: Some(&server) }, policy)
     }

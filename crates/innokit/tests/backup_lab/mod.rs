@@ -28,6 +28,8 @@ pub const ROUNDS: u32 = 10_000;
 /// Changes pages of these tables and has them written: an increment holds only what is on disk, and a busy server writes when it likes.
 pub const WRITTEN: &str = "USE shop; LOCK TABLES a WRITE, b WRITE; UPDATE a SET a = a + 1; UPDATE b SET a = a + 1; UNLOCK TABLES; \
                            FLUSH TABLES a, b FOR EXPORT; UNLOCK TABLES;";
+/// Time limit for the archive to reach an LSN of the server.
+const ARCHIVED_WITHIN: Duration = Duration::from_secs(120);
 /// Time limit for the purge that a server does after it starts.
 const PURGED_WITHIN: Duration = Duration::from_secs(120);
 /// Attempts at a backup: the tool may give up.
@@ -206,6 +208,15 @@ impl Server {
             ["redo", "archive", "--until-caught-up", "--user", "root", "--socket", &socket, "--to", "redo", "data"];
         let done = self.run(&words);
         assert_eq!(done.status, 0, "{}: {}", self.kind, done.errors);
+    }
+
+    /// The same, until the archive has reached `lsn`.
+    pub fn archive_up_to(&self, lsn: u64) {
+        let started = Instant::now();
+        while self.archived_to() < lsn {
+            assert!(started.elapsed() < ARCHIVED_WITHIN, "{}: LSN {lsn} is never archived", self.kind);
+            self.archive();
+        }
     }
 
     /// The LSN that the archive of its redo log reaches.

@@ -4,7 +4,9 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
+
+use crate::source::has_holes;
 
 /// Holes are whole blocks of the file system, which are no larger than this as a rule, in bytes.
 const BLOCK: usize = 4 << 10;
@@ -21,8 +23,7 @@ pub(super) enum Holes {
 impl Holes {
     /// As in a file with this metadata, whose pages have `page` bytes.
     pub fn like(file: &Metadata, page: usize) -> Self {
-        // `st_blocks` counts 512 bytes, whatever the block size of the file system.
-        if file.blocks() * 512 < file.len() { Self::Pages(page.max(1)) } else { Self::Writes }
+        if has_holes(file) { Self::Pages(page.max(1)) } else { Self::Writes }
     }
 
     /// Writes whole pages at an offset of a file in which nothing was written there before.
@@ -59,6 +60,7 @@ fn used(page: &[u8]) -> usize {
 #[allow(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::MetadataExt;
 
     use super::*;
 

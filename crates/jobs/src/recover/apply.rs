@@ -302,9 +302,7 @@ impl Task for GiveUpWaiting<'_> {
         if make_active(page).is_none() {
             return Ok(Touched::Nothing);
         }
-        let sealed = space.crypt.seal(page, id, &space.format, (stored, &mut buffers.deflater));
-        let name = space.path.display();
-        sealed.map_err(|error| RecoverError::Refused(format!("{name}: page {}: {error}", id.page_no)))?;
+        seal(page, id, space, (stored, &mut buffers.deflater))?;
         Ok(Touched::Changed)
     }
 }
@@ -392,10 +390,21 @@ fn apply(
     }
     let outcome = replay.finish().map_err(|error| at_lsn(space, id, last, &error))?;
     if matches!(outcome, Outcome::Changed(_)) {
-        let sealed = space.crypt.seal(page, id, format, compressing);
-        sealed.map_err(|error| RecoverError::Refused(format!("{name}: page {}: {error}", id.page_no)))?;
+        seal(page, id, space, compressing)?;
     }
     Ok(outcome)
+}
+
+/// Seals a changed page. `compressing` as for [`apply`].
+fn seal(
+    page: &mut [u8],
+    id: PageId,
+    space: &PlannedSpace,
+    compressing: (Option<Compression>, &mut Deflater),
+) -> Result<()> {
+    let sealed = space.crypt.seal(page, id, &space.format, compressing);
+    let name = space.path.display();
+    sealed.map_err(|error| RecoverError::Refused(format!("{name}: page {}: {error}", id.page_no)))
 }
 
 /// A core's buffers, reused for every page.

@@ -14,6 +14,7 @@ use super::durable::{make_directories, make_like};
 use super::error::{RecoverError, Result, failed, refused};
 use super::{outside, unfinished};
 use crate::source::backup::BackupNotes;
+use crate::source::has_holes;
 use crate::source::name::NameHint;
 use crate::source::redo_log::{COPIED_LOG, REDO_DIR};
 
@@ -202,8 +203,7 @@ fn copy_all(from: &Path, to: &Path, inside: &[(PathBuf, Metadata)]) -> Result<()
 
 fn copy_file(from: &Path, to: &Path) -> Result<()> {
     let like = fs::metadata(from).map_err(failed(from, "looking at the file"))?;
-    // `st_blocks` counts 512 bytes, whatever the block size of the file system.
-    let copied = if like.blocks() * 512 < like.len() { copy_sparse(from, to) } else { fs::copy(from, to).map(drop) };
+    let copied = if has_holes(&like) { copy_sparse(from, to) } else { fs::copy(from, to).map(drop) };
     copied.map_err(failed(from, "copying the file"))?;
     make_like(to, &like)
 }

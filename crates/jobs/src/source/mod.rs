@@ -14,8 +14,9 @@ pub mod remote;
 pub mod space;
 pub(crate) mod system;
 
+use std::fs::Metadata;
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use self::files::File;
@@ -23,6 +24,11 @@ use self::files::File;
 /// The device and the inode of the file that a path leads to; `None` if there is no such file, as for an archive member.
 pub(crate) fn identity_of(path: &Path) -> Option<(u64, u64)> {
     files::metadata(path).ok().map(|meta| meta.identity())
+}
+
+/// Whether a file has holes. `st_blocks` counts 512 bytes, whatever the block size of the file system.
+pub(crate) fn has_holes(file: &Metadata) -> bool {
+    file.blocks() * 512 < file.len()
 }
 
 /// Up to `len` bytes of a file at `offset`; fewer where the file ends.

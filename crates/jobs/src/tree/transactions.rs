@@ -32,11 +32,15 @@ pub fn open_in(dir: &Path, keys: &KeyStore) -> Option<Result<u64, String>> {
 /// # Errors
 /// As [`open_in`].
 pub fn numbers_in(dir: &Path, keys: &KeyStore) -> Option<Result<BTreeSet<u64>, String>> {
-    let system = system::files_of(dir).into_iter();
-    let system: Vec<FoundFile> = system.filter_map(|path| FoundFile::of(path).ok()).collect();
+    let system = system_files(dir);
     let is_first = |file: &FoundFile| file.path.ends_with("ibdata1") || system::is_first(&file.path);
     let is_there = system.first().is_some_and(is_first);
     is_there.then(|| numbers(dir, &system, keys))
+}
+
+/// The files of a datadir's system tablespace, in order.
+fn system_files(dir: &Path) -> Vec<FoundFile> {
+    system::files_of(dir).into_iter().filter_map(|path| FoundFile::of(path).ok()).collect()
 }
 
 /// The files in a datadir whose names match.
@@ -109,8 +113,7 @@ fn numbers(dir: &Path, system: &[FoundFile], keys: &KeyStore) -> Result<BTreeSet
 /// The binary log file and position after the last commit in the datadir `dir`, as MariaDB records them in its rollback segments. The
 /// file's name is the one in the log's index, without directories. `None` if nothing is recorded, or it cannot be read.
 pub(crate) fn last_in_binlog_of(dir: &Path, keys: &KeyStore) -> Option<(String, u64)> {
-    let system: Vec<FoundFile> =
-        system::files_of(dir).into_iter().filter_map(|path| FoundFile::of(path).ok()).collect();
+    let system = system_files(dir);
     let mut opener = Opener::new();
     let segments = Segments::of(dir, &system, keys, &mut opener).ok()?;
     let mut newest = None;
@@ -132,8 +135,7 @@ pub(crate) fn last_in_binlog_of(dir: &Path, keys: &KeyStore) -> Option<(String, 
 /// # Errors
 /// As [`open_in`].
 pub(crate) fn waiting_for_binlog_in(dir: &Path, keys: &KeyStore) -> Result<Vec<(PageId, u64)>, String> {
-    let system: Vec<FoundFile> =
-        system::files_of(dir).into_iter().filter_map(|path| FoundFile::of(path).ok()).collect();
+    let system = system_files(dir);
     let (mut opener, mut waiting) = (Opener::new(), Vec::new());
     let segments = Segments::of(dir, &system, keys, &mut opener)?;
     for segment in segments.each() {

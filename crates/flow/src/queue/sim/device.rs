@@ -299,7 +299,7 @@ impl State {
         // Keep nothing, everything, or anything between, the same for all files: real disks behave in each of these ways.
         let kept = [0, 1, 4, 7, 8].get(random.below(5) as usize).copied().unwrap_or(4);
         let files = self.files.iter().map(|file| file.after_crash(&mut random, kept)).collect();
-        Self::new(SimOptions { seed: random.next(), ..self.options.clone() }, files)
+        Self::new(SimOptions { seed: random.number(), ..self.options.clone() }, files)
     }
 
     pub(super) fn fail_at(&mut self, number: u64) {

@@ -58,6 +58,8 @@ use self::device::State;
 pub use self::file::SECTOR_SIZE;
 pub use self::options::{Pace, SimCounts, SimOptions};
 pub use self::over::SimTime;
+#[doc(hidden)]
+pub use self::random::Random;
 use super::Operation;
 use crate::{FileId, FileSet};
 

@@ -1,17 +1,20 @@
 //! Reproducible random numbers.
 //!
-//! Our own instead of a crate's, because a printed seed must mean the same device after every upgrade.
+//! Our own instead of a crate's, because a printed seed must mean the same device, and the same table of a benchmark, after every upgrade.
 
 /// `SplitMix64`, after Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
 #[derive(Debug, Clone)]
-pub(super) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(super) fn new(seed: u64) -> Self {
+    /// The numbers of this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    /// The next number.
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -20,8 +23,8 @@ impl Random {
     }
 
     /// A number below `n`; 0 if `n` is 0.
-    pub(super) fn below(&mut self, n: u64) -> u64 {
-        let wide = u128::from(self.next()) * u128::from(n);
+    pub fn below(&mut self, n: u64) -> u64 {
+        let wide = u128::from(self.number()) * u128::from(n);
         (wide >> 64) as u64
     }
 
@@ -38,7 +41,7 @@ mod tests {
     #[test]
     fn numbers_are_those_of_the_published_algorithm() {
         let mut random = Random::new(1_234_567);
-        let numbers = [random.next(), random.next(), random.next()];
+        let numbers = [random.number(), random.number(), random.number()];
         assert_eq!(numbers, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
     }
 
