@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 use innokit_flow::queue::Operation;
 use innokit_flow::queue::sim::{SimDevice, SimOptions};
 use innokit_flow::rewrite::{
-    Change, Changes, Replayed, RewriteError, RewriteOptions, RewriteTarget, Rewriter, RunError, Stretch, replay,
+    Change, Changes, Prefetch, Replayed, RewriteError, RewriteOptions, RewriteTarget, Rewriter, RunError, Stretch,
+    replay,
 };
 use innokit_flow::{FileHandle, FileId};
 
@@ -374,4 +375,83 @@ fn each_stretch_is_read_and_written_once_and_each_file_synced_twice() {
     let written = counts.bytes_written - before.bytes_written;
     let (in_place, chains) = (6 * BLOCK as u64, 2 * 4096);
     assert!(written <= 2 * in_place + chains - 4096, "{written}: of the blocks less than they have, and padding");
+}
+
+/// Parts of the device's files, read before: file, offset and length, each in blocks.
+fn prefetched(device: &SimDevice, parts: &[(u32, u64, u64)], memory: usize) -> Vec<innokit_flow::rewrite::Prefetched> {
+    let mut prefetch = Prefetch::new(device, memory, 4 * BLOCK as u32, 2).unwrap();
+    for &(file, offset, len) in parts {
+        let (offset, len) = (offset * BLOCK as u64, (len as usize * BLOCK) as u32);
+        if !prefetch.ask(FileId(file), &FileHandle::of_engine(), offset, len).unwrap() {
+            break;
+        }
+    }
+    prefetch.finish().unwrap()
+}
+
+#[test]
+fn what_was_read_before_is_not_read_again_and_the_bytes_are_the_same() {
+    let round = Round { number: 1, blocks: vec![(0, 1), (0, 2), (0, 3), (1, 3), (1, 5), (2, 1), (2, 5)] };
+    let run = |device: &SimDevice, parts: &[(u32, u64, u64)]| {
+        let mut rewriter = rewriter(device, RewriteOptions { shadow_max: 1 << 20, memory: 1 << 20, ..options(1) });
+        for part in prefetched(device, parts, 1 << 20) {
+            rewriter.hold(part.file, part);
+        }
+        let before = device.counts().bytes_read;
+        rewriter.run(round.stretches(), &round).unwrap();
+        rewriter.finish().unwrap();
+        device.counts().bytes_read - before
+    };
+    // Without short reads: a part that is not read whole is not kept.
+    let device = || {
+        let (as_ever, whole) = (device(2), SimDevice::new(SimOptions { seed: 2, ..SimOptions::default() }));
+        for bytes in contents(&as_ever) {
+            whole.add_file(bytes);
+        }
+        whole.add_file(Vec::new());
+        whole
+    };
+    let (plain, ahead) = (device(), device());
+    let all: u64 = round.stretches().iter().map(|stretch| u64::from(stretch.len)).sum();
+    assert_eq!(run(&plain, &[]), all);
+    // The first stretch of file 0 and that of file 1 are held; of file 2 only blocks that nothing changes.
+    let left = run(&ahead, &[(0, 0, 4), (1, 2, 4), (2, 6, 2)]);
+    let held = round
+        .stretches()
+        .iter()
+        .filter(|stretch| stretch.file.0 < 2)
+        .map(|stretch| u64::from(stretch.len))
+        .sum::<u64>();
+    assert_eq!(left, all - held);
+    assert_eq!(contents(&ahead), contents(&plain));
+}
+
+#[test]
+fn a_run_reads_what_the_run_before_it_has_changed() {
+    let device = SimDevice::new(SimOptions::default());
+    device.add_file(vec![0; BLOCK * BLOCKS as usize]);
+    for _ in 1..FILES {
+        device.add_file(vec![0; BLOCK]);
+    }
+    device.add_file(Vec::new());
+    let mut rewriter = rewriter(&device, RewriteOptions { shadow_max: 1 << 20, ..options(1) });
+    for part in prefetched(&device, &[(0, 0, 4)], 1 << 20) {
+        rewriter.hold(part.file, part);
+    }
+    assert_eq!(rewriter.held_at(FileId(0), 3 * BLOCK as u64), Some((0, 4 * BLOCK as u32)));
+    for (number, block) in [(1, 1), (3, 1)] {
+        let round = Round { number, blocks: vec![(0, block)] };
+        rewriter.run(round.stretches(), &round).unwrap();
+        assert_eq!((version_of(&device, 0, block), rewriter.held_at(FileId(0), 0)), (number, None));
+    }
+    let step = 40 + 31;
+    assert_eq!(contents(&device)[0][BLOCK + step], 1, "the second run kept what the first had written");
+}
+
+#[test]
+fn no_more_is_read_before_than_there_is_memory_for() {
+    let device = device(2);
+    let parts: Vec<_> = (0..FILES).flat_map(|file| [(file, 0, 4), (file, 4, 4)]).collect();
+    assert!(prefetched(&device, &parts, 2 * 4 * BLOCK).len() <= 2);
+    assert!(prefetched(&device, &parts, BLOCK).is_empty());
 }

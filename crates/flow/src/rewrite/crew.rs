@@ -8,12 +8,15 @@ use std::thread::Scope;
 
 use super::change::{Change, Stretch};
 use super::changes::Changes;
+use super::prefetch::Source;
 use crate::Buffer;
 
 /// A stretch in memory.
 pub(super) struct Job {
     pub stretch: Stretch,
     pub buffer: Buffer,
+    /// Where to copy the old bytes from; `None`: they are in the buffer.
+    pub source: Option<Source>,
 }
 
 /// A stretch that was changed.
@@ -102,6 +105,9 @@ fn work<C: Change>(change: &C, mut job: Job, scratch: &mut C::Scratch) -> Done<C
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let mut changes = Changes::default();
         let bytes = job.buffer.range_mut(0..job.stretch.len);
+        if let Some(source) = job.source.take() {
+            source.copy_to(bytes);
+        }
         change.change(&job.stretch, bytes, &mut changes, scratch).map(|()| changes)
     }));
     Done { job, outcome: outcome.ok() }

@@ -15,6 +15,8 @@
 //! synced, and a new chain begins. Nothing else syncs them: a run costs one sync per file for each full shadow, and one sync of the shadow
 //! per batch, while other stretches are in flight. A failed sync is never repeated: after the first failure nothing more is written.
 //!
+//! A [`Prefetch`] reads what will probably change before it is known how; a rewriter that [holds](Rewriter::hold) that reads only the rest.
+//!
 //! Sketch: 2 GiB of pages, a tenth of which changes, on a volume of 1 GiB/s: 2 s to read, 2 s to write, 0.2 s for the shadow. Whole pages
 //! in the shadow would add 2 s, and doing one step after another would add as much again.
 
@@ -25,6 +27,7 @@ mod crew;
 mod error;
 mod options;
 mod pipeline;
+mod prefetch;
 mod replay;
 mod rewriter;
 mod shadow;
@@ -37,6 +40,7 @@ use self::crew::Crew;
 pub use self::error::{RewriteError, RunError};
 pub use self::options::{RewriteOptions, RewriteTarget};
 use self::pipeline::Pipeline;
+pub use self::prefetch::{Prefetch, Prefetched};
 pub use self::replay::{Replayed, replay, replay_if};
 pub use self::rewriter::Rewriter;
 

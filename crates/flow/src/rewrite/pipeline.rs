@@ -183,14 +183,17 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
             if buffer.bytes().len() < stretch.len as usize || slot >= self.slots.len() {
                 return Err(RewriteError::Fault.into());
             }
-            if stretch.is_read {
+            let source = self.rewriter.held.take(&stretch).filter(|_| stretch.is_read);
+            if stretch.is_read && source.is_none() {
                 self.reads_in_flight += 1;
                 self.read(slot, stretch, 0, buffer)?;
-            } else {
-                buffer.range_mut(0..stretch.len).fill(0);
-                self.set(slot, Slot::Changing);
-                self.crew.give(Job { stretch, buffer });
+                continue;
             }
+            if source.is_none() {
+                buffer.range_mut(0..stretch.len).fill(0);
+            }
+            self.set(slot, Slot::Changing);
+            self.crew.give(Job { stretch, buffer, source });
         }
         Ok(())
     }
@@ -222,12 +225,12 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         // Past the end of the file.
         buffer.range_mut(filled..stretch.len).fill(0);
         self.set(slot, Slot::Changing);
-        self.crew.give(Job { stretch, buffer });
+        self.crew.give(Job { stretch, buffer, source: None });
         Ok(())
     }
 
     fn was_changed(&mut self, done: Done<E>) -> Result<(), E> {
-        let Job { stretch, buffer } = done.job;
+        let Job { stretch, buffer, .. } = done.job;
         let slot = usize::from(buffer.index());
         let changes = done.outcome.ok_or(RewriteError::Fault)?.map_err(RunError::Change)?;
         if changes.is_empty() || self.rewriter.shadow.is_none() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::error::RewriteError;
 use super::options::{RewriteOptions, RewriteTarget};
+use super::prefetch::{Held, Prefetched};
 use super::shadow;
 use crate::queue::{OpenQueue, Queue};
 use crate::{BufferPool, FileId};
@@ -20,6 +21,8 @@ pub struct Rewriter {
     /// `None`: nothing is written, whatever is changed.
     pub(super) shadow: Option<Shadow>,
     pub(super) options: RewriteOptions,
+    /// What was read before.
+    pub(super) held: Held,
     has_failed: bool,
 }
 
@@ -61,12 +64,24 @@ impl Rewriter {
         let options = RewriteOptions { depth: options.depth.max(1), ..options };
         let queue = engine.open(options.depth, pool.free()).map_err(setup)?;
         let shadow = shadow.map(|target| Shadow { target, chain: 0, number: 0, at: 0, touched: BTreeSet::new() });
-        Ok(Self { queue, pool, targets: BTreeMap::new(), shadow, options, has_failed: false })
+        let (targets, held) = (BTreeMap::new(), Held::default());
+        Ok(Self { queue, pool, targets, shadow, options, held, has_failed: false })
     }
 
     /// Adds a file that stretches may be in.
     pub fn add_file(&mut self, target: RewriteTarget) {
         self.targets.insert(target.file, target);
+    }
+
+    /// Uses bytes of a file that were read earlier, once, instead of reading them. Nobody may have written to the file since.
+    pub fn hold(&mut self, file: FileId, part: Prefetched) {
+        self.held.put(file, part);
+    }
+
+    /// Offset and length in bytes of the held part that has this byte of the file. A stretch within a part is not read.
+    #[must_use]
+    pub fn held_at(&self, file: FileId, offset: u64) -> Option<(u64, u32)> {
+        self.held.part_at(file, offset)
     }
 
     /// Refuses to work after a failure.
