@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
+use backup_lab::load::Load;
 use backup_lab::session::Session;
 use backup_lab::{Server, ended, lsn, sums_of};
 use format::Lsn;
@@ -78,7 +79,12 @@ fn a_backup_is_the_moment_without_commits(kind: &'static str, in_place: bool) {
          CREATE TABLE shop.isam (id INT AUTO_INCREMENT PRIMARY KEY, a INT) ENGINE=MyISAM; \
          CREATE VIEW shop.seen AS SELECT a FROM shop.aria;",
     );
-    server.load_with(|round| format!("INSERT INTO aria (a) VALUES ({round}); INSERT INTO isam (a) VALUES ({round});"));
+    server.load_with(|round| format!("INSERT INTO isam (a) VALUES ({round});"));
+    // An insert into an Aria table keeps the table locked while it waits for commits to be allowed. The snapshot, without which the backup
+    // does not go on, would wait for that table.
+    let mut aria = Load::default();
+    aria.add_statements(&server, true, |round| format!("INSERT INTO aria (a) VALUES ({round});DO SLEEP(0.02)"));
+    let gate = Arc::clone(&aria.gate);
     let stop = Arc::new(AtomicBool::new(false));
     let mut changing = Some(definitions(&server, Arc::clone(&stop)));
     let snapshot = Arc::new(Mutex::new((Session::of(&server), Vec::new(), String::new())));
@@ -90,6 +96,8 @@ fn a_backup_is_the_moment_without_commits(kind: &'static str, in_place: bool) {
                 stop.store(true, Ordering::Relaxed);
                 changing.take().map(thread::JoinHandle::join).expect("once").expect("ended");
             }
+            "BACKUP STAGE BLOCK_COMMIT" => gate.close(),
+            "BACKUP STAGE END" => gate.open(),
             COMMITS_BLOCKED => {
                 let (session, others, gtid) = &mut *taken.lock().expect("whole");
                 if others.is_empty() {

@@ -18,10 +18,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use backup_lab::load::Load;
 use backup_lab::replica::{CATCH_UP_MAX, Replica, port_to};
 use backup_lab::session::Session;
 use backup_lab::{Server, sums};
@@ -114,58 +115,18 @@ fn give_keys(server: &Server, name: &str) {
     }
 }
 
-/// Runs actions in loops, each on a connection of its own, until it goes out of scope.
-#[derive(Default)]
-struct Load {
-    stop: Arc<AtomicBool>,
-    rounds: Vec<Arc<AtomicU32>>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Load {
-    fn add(&mut self, server: &Server, first: u32, mut act: impl FnMut(&mut Session, u32) + Send + 'static) {
-        let (stop, rounds, mut session) = (Arc::clone(&self.stop), Arc::new(AtomicU32::new(0)), Session::of(server));
-        self.rounds.push(Arc::clone(&rounds));
-        self.threads.push(thread::spawn(move || {
-            for round in first.. {
-                if stop.load(Ordering::Relaxed) {
-                    return;
-                }
-                act(&mut session, round);
-                rounds.fetch_add(1, Ordering::Relaxed);
+/// Changes rows and definitions; rounds are numbered from `first` on.
+fn load(server: &Server, first: u32) -> Load {
+    let (mut load, Words { encrypted, plain, .. }) = (Load::default(), words(server.kind));
+    for list in ROWS.into_iter().chain(DEFINITIONS) {
+        load.add(server, first, move |session, round| {
+            let list = list.replace("{n}", &round.to_string()).replace("{old}", &round.saturating_sub(3).to_string());
+            for statement in list.replace("{encrypted}", encrypted).replace("{plain}", plain).split(';') {
+                session.ask(statement);
             }
-        }));
+        });
     }
-
-    /// Changes rows and definitions; rounds are numbered from `first` on.
-    fn start(server: &Server, first: u32) -> Self {
-        let (mut load, Words { encrypted, plain, .. }) = (Self::default(), words(server.kind));
-        for list in ROWS.into_iter().chain(DEFINITIONS) {
-            load.add(server, first, move |session, round| {
-                let list =
-                    list.replace("{n}", &round.to_string()).replace("{old}", &round.saturating_sub(3).to_string());
-                for statement in list.replace("{encrypted}", encrypted).replace("{plain}", plain).split(';') {
-                    session.ask(statement);
-                }
-            });
-        }
-        load
-    }
-
-    /// Returns once each loop has done this many more rounds.
-    fn go_on(&self, rounds: u32) {
-        let until: Vec<u32> = self.rounds.iter().map(|all| all.load(Ordering::Relaxed) + rounds).collect();
-        while self.rounds.iter().zip(&until).any(|(all, until)| all.load(Ordering::Relaxed) < *until) {
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.threads.drain(..).for_each(|thread| thread.join().expect("ended"));
-    }
+    load
 }
 
 /// Commits and creates tables in a loop, and keeps the longest time that each took.
@@ -263,7 +224,7 @@ fn backups_in_a_row(kind: &'static str) {
     let server = started(kind);
     let (socket, port) = (server.socket().display().to_string(), port_to(server.socket()));
     for round in 0..number.unwrap_or(1) {
-        let (load, probe) = (Load::start(&server, round * 100_000), Probe::start(&server));
+        let (load, probe) = (load(&server, round * 100_000), Probe::start(&server));
         load.go_on(ROUNDS);
         let keys = server.of("keys").display().to_string();
         let keys = [if kind == "mysql" { "--keyring" } else { "--key-file" }, keys.as_str()];

@@ -13,11 +13,12 @@ mod sql_proxy;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, mpsc};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
 use std::time::Duration;
 
+use backup_lab::load::Load;
 use backup_lab::session::Session;
 use backup_lab::{Server, ended, sums};
 use common::repository;
@@ -61,88 +62,10 @@ fn assert_tables(expected: &[String], rows: &str, what: &str) {
     assert!(expected.len() >= 22, "{what}: {expected:?}");
 }
 
-/// Statements pass through it, but not while it is closed.
-#[derive(Default)]
-struct Gate {
-    /// Whether it is closed, and how many statements have passed and are not done.
-    state: Mutex<(bool, u32)>,
-    changed: Condvar,
-}
-
-impl Gate {
-    fn pass(&self, act: impl FnOnce()) {
-        let mut state = self.state.lock().expect("whole");
-        while state.0 {
-            state = self.changed.wait(state).expect("whole");
-        }
-        state.1 += 1;
-        drop(state);
-        act();
-        self.state.lock().expect("whole").1 -= 1;
-        self.changed.notify_all();
-    }
-
-    /// Closes it, and returns once all statements that have passed are done.
-    fn close(&self) {
-        let mut state = self.state.lock().expect("whole");
-        state.0 = true;
-        while state.1 > 0 {
-            state = self.changed.wait(state).expect("whole");
-        }
-    }
-
-    fn open(&self) {
-        self.state.lock().expect("whole").0 = false;
-        self.changed.notify_all();
-    }
-}
-
-/// A load that can be stopped for a moment.
-struct Load {
-    stop: Arc<AtomicBool>,
-    /// Statements that change rows pass through it.
-    gate: Arc<Gate>,
-    threads: Vec<JoinHandle<()>>,
-    rounds: Arc<AtomicU32>,
-}
-
-impl Load {
-    fn new() -> Self {
-        let (stop, gate) = (Arc::new(AtomicBool::new(false)), Arc::default());
-        Self { stop, gate, threads: Vec::new(), rounds: Arc::default() }
-    }
-
-    /// Runs these statements in a loop. If `is_gated`, they wait while rows must not change.
-    fn add(&mut self, server: &Server, is_gated: bool, statements: impl Fn(u32) -> String + Send + 'static) {
-        let (stop, gate, rounds) = (Arc::clone(&self.stop), Arc::clone(&self.gate), Arc::clone(&self.rounds));
-        let mut session = Session::of(server);
-        self.threads.push(thread::spawn(move || {
-            for round in 0.. {
-                if stop.load(Ordering::Relaxed) {
-                    return;
-                }
-                for statement in statements(round).split(';') {
-                    if is_gated {
-                        gate.pass(|| drop(session.ask(statement)));
-                    } else {
-                        session.ask(statement);
-                    }
-                }
-                rounds.fetch_add(1, Ordering::Relaxed);
-            }
-        }));
-    }
-
-    fn end(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.threads.drain(..).for_each(|thread| thread.join().expect("ended"));
-    }
-}
-
 /// Changes rows, and creates, alters, swaps and drops tables of all kinds.
 fn load(server: &Server) -> Load {
-    let mut load = Load::new();
-    load.add(server, true, |round| {
+    let mut load = Load::default();
+    load.add_statements(server, true, |round| {
         format!(
             "INSERT INTO a (a, b, c) SELECT a, b, c FROM b LIMIT 200;UPDATE a SET a = a + 1 WHERE id % 7 = {};DELETE FROM a LIMIT 150;\
              UPDATE z SET a = a + 1, c = REPEAT('{}', 300) WHERE id % 5 = {}",
@@ -151,7 +74,7 @@ fn load(server: &Server) -> Load {
             round % 5
         )
     });
-    load.add(server, true, |round| {
+    load.add_statements(server, true, |round| {
         format!(
             "INSERT INTO general (a) VALUES ({round});UPDATE other.c SET a = a + 1 WHERE id % 9 = {};INSERT INTO words (b) VALUES ('round {round} of many');\
              INSERT INTO parts VALUES ({}, {round})",
@@ -160,11 +83,11 @@ fn load(server: &Server) -> Load {
         )
     });
     // These wait for the backup's own lock.
-    load.add(server, false, |round| {
+    load.add_statements(server, false, |round| {
         format!("INSERT INTO isam (a) VALUES ({round});INSERT INTO commas VALUES ({round});DO SLEEP(0.05)")
     });
     // Definitions change whether or not rows do.
-    load.add(server, false, |round| {
+    load.add_statements(server, false, |round| {
         format!(
             "CREATE TABLE p_{round} LIKE a;INSERT INTO p_{round} SELECT * FROM a LIMIT 500;ALTER TABLE p_{round} ADD KEY k (c(10));\
              TRUNCATE p_{round};INSERT INTO p_{round} SELECT * FROM a LIMIT 100;RENAME TABLE p_{round} TO other.q_{round};\
@@ -173,13 +96,13 @@ fn load(server: &Server) -> Load {
             round.wrapping_sub(3)
         )
     });
-    load.add(server, false, |_| {
+    load.add_statements(server, false, |_| {
         "RENAME TABLE left_0 TO away, right_0 TO left_0, away TO right_0;INSERT INTO left_0 SELECT * FROM a LIMIT 3;\
          ALTER TABLE other.c FORCE;ALTER TABLE other.c ADD KEY new (a, b), ALGORITHM=INPLACE;ALTER TABLE other.c DROP KEY new;\
          ALTER TABLE b ADD KEY later (b(20), a), ALGORITHM=INPLACE;ALTER TABLE b DROP KEY later"
             .to_owned()
     });
-    load.add(server, false, |round| {
+    load.add_statements(server, false, |round| {
         format!(
             "ALTER TABLE parts ADD PARTITION (PARTITION n VALUES LESS THAN ({}));ALTER TABLE parts DROP PARTITION n;\
              ALTER TABLE z ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE={};OPTIMIZE TABLE z",
@@ -265,9 +188,7 @@ fn a_backup_of_mysql_at_work_is_its_moment_and_a_replica_goes_on_from_there() {
     let server = started(&["--log-bin=bin", "--server-id=7", "--gtid-mode=ON", "--enforce-gtid-consistency=ON"]);
     server.script("sql", &[], MORE_TABLES);
     let mut load = load(&server);
-    while load.rounds.load(Ordering::Relaxed) < 8 {
-        thread::sleep(Duration::from_millis(50));
-    }
+    load.go_on(2);
     let (manifest, snapshot) = taken_at_work(&server, &load);
     assert!(!snapshot.gtids.is_empty() && manifest["binlog"]["gtid"] == snapshot.gtids.as_str(), "{manifest}");
     assert_eq!((&manifest["state"], &manifest["locks"]["commit_ms"]), (&"complete".into(), &0.into()));
@@ -546,8 +467,8 @@ fn a_backup_of_an_encrypted_mysql_needs_its_keyring_and_does_not_hold_it() {
         "SET GLOBAL innodb_redo_log_encrypt=ON; SET GLOBAL innodb_undo_log_encrypt=ON; UPDATE shop.a SET a = a + 1;",
     );
     // The log is encrypted too by now, and rows change while it is copied.
-    let mut load = Load::new();
-    load.add(&server, true, |round| {
+    let mut load = Load::default();
+    load.add_statements(&server, true, |round| {
         format!("UPDATE a SET a = a + 1 WHERE id % 7 = {};UPDATE z SET a = a + 1", round % 7)
     });
     let locked = ended(&mut backup(&server, &server.socket(), &[]));

@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 pub mod killed;
+pub mod load;
 pub mod replica;
 pub mod session;
 
