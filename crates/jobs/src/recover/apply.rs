@@ -21,6 +21,7 @@ use super::files::Files;
 use super::log::{RedoLog, Scan};
 use super::log_end::refuse_newer;
 use super::plan::RecoverPlan;
+use super::prefetch::PrefetchedFile;
 use super::space::PlannedSpace;
 use super::stretches::{Planned, stretches};
 use crate::redo_batch::{PageRedo, RedoBatch};
@@ -78,6 +79,16 @@ impl<'w> Work<'w> {
         Ok(Self { plan, files, rewriter, stretch_max: options.stretch_max, rounds: 0, tally: Arc::default() })
     }
 
+    /// Uses what was read of files before, unless their length has changed since.
+    pub fn hold(&mut self, prefetched: Vec<PrefetchedFile>) {
+        let files = self.files.by_identity();
+        for file in prefetched {
+            let (device, inode) = file.identity;
+            let Some(&id) = files.get(&(device, inode, file.len)) else { continue };
+            file.parts.into_iter().for_each(|part| self.rewriter.hold(id, part));
+        }
+    }
+
     /// Restores all torn pages for which the server has a doublewrite copy.
     pub fn restore(&mut self) -> Result<()> {
         let plan = self.plan;
@@ -119,7 +130,8 @@ impl<'w> Work<'w> {
 
     /// Runs a task on each page. Pages are in order; void ones are not read.
     fn each(&mut self, pages: &[PageId], is_void: impl Fn(PageId) -> bool, task: &impl Task) -> Result<()> {
-        let planned = stretches(pages, self.plan, self.files, self.stretch_max, is_void);
+        let held = |file, offset| self.rewriter.held_at(file, offset);
+        let planned = stretches(pages, self.plan, self.files, (self.stretch_max, &held), is_void);
         let each = Each { plan: self.plan, pages, planned: &planned, task };
         let outcome = self.rewriter.run(planned.iter().map(|planned| planned.stretch), &each);
         outcome.map_err(|error| match error {

@@ -3,6 +3,7 @@
 use flow::rewrite::RewriteOptions;
 
 use super::plan::RecoverPlan;
+use super::prefetch;
 use super::tuning::{MEMORY_MIN, Tuning};
 
 /// Memory in bytes that every recovery needs: the program itself, log buffers, chunks of log, pages being changed.
@@ -21,13 +22,24 @@ pub(super) struct Budget {
     pub plan: usize,
     /// The plan plus the redo for one part of the pages.
     pub plan_and_redo: usize,
+    /// Pages read while the log is read.
+    pub prefetched: usize,
 }
 
 impl Budget {
     pub fn of(memory: usize) -> Self {
         let all = memory.max(MEMORY_MIN) - MEMORY_FIXED;
         let (pages, plan) = ((all / 4).min(PAGES_MAX), (all / 4).min(PLAN_MAX));
-        Self { pages, plan, plan_and_redo: all - pages }
+        Self { pages, plan, plan_and_redo: all - pages, prefetched: 0 }
+    }
+
+    /// Gives pages that are read early what the plan and a log of `log_len` bytes leave. They come last: to read the log once more costs more
+    /// than to read early saves.
+    pub fn with_prefetch(self, log_len: u64) -> Self {
+        let redo = usize::try_from(log_len + log_len / 4).unwrap_or(usize::MAX);
+        let left = self.plan_and_redo.saturating_sub(self.plan).saturating_sub(redo);
+        let prefetched = if left < prefetch::MEMORY_MIN { 0 } else { left };
+        Self { plan_and_redo: self.plan_and_redo - prefetched, prefetched, ..self }
     }
 
     /// The bytes left for the redo of one part of the pages.
@@ -35,9 +47,13 @@ impl Budget {
         self.plan_and_redo.saturating_sub(plan.wanted.memory())
     }
 
-    /// Uses long stretches if there is memory for enough of them.
+    /// Bytes of a stretch, pages longer than that aside: many if there is memory for enough of such stretches.
+    pub fn stretch_max(&self, tuning: &Tuning) -> u32 {
+        tuning.stretch_max.unwrap_or(if self.pages < 64 << 20 { 128 << 10 } else { 512 << 10 })
+    }
+
     pub fn rewrite(&self, plan: &RecoverPlan, tuning: &Tuning) -> RewriteOptions {
-        let stretch_max = tuning.stretch_max.unwrap_or(if self.pages < 64 << 20 { 128 << 10 } else { 512 << 10 });
+        let stretch_max = self.stretch_max(tuning);
         let page = plan.spaces.values().map(|space| space.format.physical().get()).max();
         let (stretch_max, tag) = (stretch_max.max(page.unwrap_or(0)), plan.wanted.tag());
         let workers = std::thread::available_parallelism().map_or(1, usize::from);

@@ -1,6 +1,6 @@
 //! The tablespaces' files: renamed, created and resized as the log says, then opened.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -138,6 +138,15 @@ impl Files {
         let offset = format.physical().offset_of(id.page_no.0);
         let file = self.files.get(&id.space)?.iter().rfind(|file| file.start <= offset)?;
         Some(PagePlace { file: file.id, offset: offset - file.start, is_there: file.handle.is_some() })
+    }
+
+    /// The files that exist, by device, inode and length in bytes.
+    pub fn by_identity(&self) -> HashMap<(u64, u64, u64), FileId> {
+        let open = self.files.values().flatten().filter_map(|file| {
+            let stat = rustix::fs::fstat(file.handle.as_ref()?.fd().ok()?).ok()?;
+            Some(((stat.st_dev, stat.st_ino, u64::try_from(stat.st_size).ok()?), file.id))
+        });
+        open.collect()
     }
 
     /// Whether the tablespace has a file.

@@ -3,7 +3,8 @@
 //! Reading and writing the pages a second time costs far more than reading the log once more, so each page should get all its redo at once.
 
 use std::cmp::Ordering;
-use std::mem::size_of;
+use std::mem::{size_of, take};
+use std::ops::Range;
 
 use foldhash::HashMap;
 use format::{PageId, SpaceId};
@@ -16,8 +17,18 @@ const GROUP_BITS: u32 = 6;
 /// Bytes per group: the map entry, and about as much empty space until the map grows again.
 const PLACE_SIZE: usize = 2 * (size_of::<(GroupId, Group)>() + 1);
 
+/// A group is worth reading as a whole if this many of its pages must be read: then those are 64 KiB apart at most, where the pass over the
+/// pages too reads what is between.
+const DENSE: u32 = 16;
+
 /// A group of nearby pages: the tablespace, and the page number without its low bits.
-type GroupId = (SpaceId, u32);
+pub(super) type GroupId = (SpaceId, u32);
+
+/// The numbers of the pages of a group.
+pub(super) const fn pages_of(group: GroupId) -> Range<u32> {
+    let first = group.1 << GROUP_BITS;
+    first..first.saturating_add(1 << GROUP_BITS)
+}
 
 /// The group of a page, and the page's bit in the group.
 const fn place_of(id: PageId) -> (GroupId, u64) {
@@ -36,14 +47,21 @@ struct Group {
     pages: u64,
     /// One bit per page whose last redo frees it, or that was later truncated away.
     freed: u64,
+    /// One bit per page whose first redo initializes or frees it: its old content does not matter.
+    made: u64,
 }
 
 impl Group {
     fn add(&mut self, more: Self) {
         self.bytes += more.bytes;
+        self.made |= more.made & !self.pages;
         self.pages |= more.pages;
         // Any record that does not free the page puts it back in use.
         self.freed = (self.freed & !more.pages) | more.freed;
+    }
+
+    const fn is_dense(self) -> bool {
+        (self.pages & !self.made).count_ones() >= DENSE
     }
 
     fn memory(self) -> u64 {
@@ -61,6 +79,8 @@ pub(super) struct Load {
     /// The group of the last records, not yet in the map: a mini-transaction mostly changes the same pages as the previous one, and this
     /// saves the lookup.
     last: Option<(GroupId, Group)>,
+    /// Groups that became dense and were not taken yet.
+    dense: Vec<GroupId>,
 }
 
 /// A range of pages, ordered by tablespace and page number.
@@ -83,7 +103,8 @@ impl Load {
         let (group, page) = place_of(id);
         let cost = if goes_on { 0 } else { RedoBatch::ENTRY_COST };
         let freed = if effect == Effect::Frees { page } else { 0 };
-        let more = Group { bytes: (len + cost) as u64, pages: page, freed };
+        let made = if effect.voids_page() { page } else { 0 };
+        let more = Group { bytes: (len + cost) as u64, pages: page, freed, made };
         match &mut self.last {
             Some((last, sum)) if *last == group => sum.add(more),
             last => {
@@ -98,8 +119,18 @@ impl Load {
 
     fn put(&mut self, counted: Option<(GroupId, Group)>) {
         if let Some((group, sum)) = counted {
-            self.groups.entry(group).or_default().add(sum);
+            let all = self.groups.entry(group).or_default();
+            let was_dense = all.is_dense();
+            all.add(sum);
+            if !was_dense && all.is_dense() {
+                self.dense.push(group);
+            }
         }
+    }
+
+    /// The groups that have become worth reading as a whole since the last call, each once.
+    pub fn take_dense(&mut self) -> Vec<GroupId> {
+        take(&mut self.dense)
     }
 
     /// The tablespace is truncated to the pages before this one; an undo tablespace is recreated and loses everything.
@@ -227,5 +258,28 @@ mod tests {
         [1, 70, 99, 100, 300].iter().for_each(|page_no| load.add(system(*page_no), Effect::Changes, 1, false));
         load.add(system(100), Effect::Trims, 1, false);
         assert_eq!(in_use(&load), [1, 70, 99].map(system));
+    }
+
+    #[test]
+    fn a_group_is_dense_once_a_quarter_of_its_pages_must_be_read() {
+        let mut load = Load::default();
+        let add = |load: &mut Load, page_no, effect| load.add(PageId::new(3, page_no), effect, 1, false);
+        // Pages that the log makes need not be read, whatever follows; one that it changes first must be.
+        for page_no in 0..40 {
+            add(&mut load, page_no, Effect::Inits);
+            add(&mut load, page_no, Effect::Changes);
+        }
+        (48..63).for_each(|page_no| add(&mut load, page_no, Effect::Changes));
+        add(&mut load, 50, Effect::Inits);
+        add(&mut load, 64, Effect::Changes);
+        assert!(load.take_dense().is_empty());
+        add(&mut load, 63, Effect::Changes);
+        (128..192).for_each(|page_no| add(&mut load, page_no, Effect::Changes));
+        add(&mut load, 64, Effect::Changes);
+        assert_eq!(load.take_dense(), [(SpaceId(3), 0), (SpaceId(3), 2)]);
+        (0..64).for_each(|page_no| add(&mut load, page_no, Effect::Changes));
+        add(&mut load, 64, Effect::Changes);
+        assert!(load.take_dense().is_empty(), "only once");
+        assert_eq!(pages_of((SpaceId(3), 2)), 128..192);
     }
 }

@@ -252,6 +252,11 @@ impl RedoLog {
         }
     }
 
+    /// The most bytes that there can be from its checkpoint on.
+    pub fn len_max(&self) -> u64 {
+        self.stretches().iter().map(|(_, stretch)| stretch.end - stretch.start).sum()
+    }
+
     fn reader(&self) -> MtrSource {
         match &self.vendor {
             Vendor::MariaDb(log) => {

@@ -45,6 +45,7 @@ mod outside;
 mod place;
 mod plan;
 mod planning;
+mod prefetch;
 mod reduced_files;
 mod rest;
 mod shadow;
@@ -90,6 +91,7 @@ pub(crate) use self::place::is_free;
 #[doc(hidden)]
 pub use self::place::{copy as copy_datadir, walk as walk_datadir};
 use self::plan::RecoverPlan;
+use self::prefetch::Prefetcher;
 pub use self::shadow::SHADOW_NAME;
 #[doc(hidden)]
 pub use self::simulated::Simulated;
@@ -407,14 +409,17 @@ fn dry_run(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<
 }
 
 fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<Recovered> {
-    let (budget, tuning) = (Budget::of(options.memory), options.tuning.within(options.memory));
+    let tuning = options.tuning.within(options.memory);
     let _lock = Lock::take(datadir, Sharing::Exclusive)?;
     let log = open_log(datadir, true, options, keys)?;
+    let (budget, prefetcher) = begin(datadir, &log, options);
     let at_once = if options.round == u64::MAX { budget.plan_and_redo } else { 0 };
-    let wanted = Wanted::read(&log, budget.plan, at_once, options.until)?;
+    let wanted = Wanted::read_beside(&log, budget.plan, at_once, options.until, prefetcher.as_ref())?;
     unfinished::mark_or_refuse(datadir, options.redo.is_some())?;
     let replayed = shadow::finish_interrupted(datadir, shadow_tag(datadir, &wanted, options, keys)?)?;
     let mut plan = planning::plan(datadir, wanted, keys)?;
+    // From here on, files change.
+    let prefetched = prefetcher.map(Prefetcher::stop).unwrap_or_default();
     forget_unbegun_truncations(datadir)?;
     if log.backup.is_some() {
         plan = with_files_as_noted(datadir, plan, keys)?;
@@ -428,6 +433,7 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
     let files = Files::as_they_should_be(datadir, &plan, &mut done)?;
     let mut work =
         Work::new(&plan, &files, engine(), Some(shadow::open(datadir, true)?), budget.rewrite(&plan, &tuning))?;
+    work.hold(prefetched);
     work.forget_later_copies()?;
     if let (Some(_), Some(system)) = (&plan.wanted.rest, plan.spaces.get(&SpaceId::SYSTEM)) {
         doublewrite::forget_in_files(datadir, &system.format, plan.wanted.end)?;
@@ -447,6 +453,18 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
     ending.write(&log, plan.wanted.end)?;
     mark_closed(datadir)?;
     Ok(Recovered { pages_to_load, waiting, ..summary(&plan, counts, done, replayed) })
+}
+
+/// Divides the memory, and begins to read pages early if they are certain to be the same later: if nothing else writes to files before.
+fn begin(datadir: &Path, log: &RedoLog, options: &RecoverOptions) -> (Budget, Option<Prefetcher>) {
+    let (budget, tuning) = (Budget::of(options.memory), &options.tuning);
+    let is_plain = log.backup.is_none() && options.redo.is_none() && options.until.is_none();
+    if !tuning.prefetch || !is_plain || datadir.join(SHADOW_NAME).exists() {
+        return (budget, None);
+    }
+    let budget = budget.with_prefetch(log.len_max());
+    let has_memory = budget.prefetched > 0;
+    (budget, has_memory.then(|| Prefetcher::start(datadir, budget.prefetched, budget.stretch_max(tuning))))
 }
 
 /// Records that the log is closed. A run killed before the last step leaves a finished copy that is refused all the same.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use flow::FileId;
 use flow::rewrite::Stretch;
 use format::{PageId, SpaceFormat};
 
@@ -36,24 +37,31 @@ impl Planned {
     }
 }
 
-/// Cuts sorted pages into stretches of at most `len_max` bytes. A stretch with only void pages is not read.
+/// Offset and length in bytes of the part of a file that was read before and has the byte at this offset.
+pub(super) type HeldAt<'h> = &'h dyn Fn(FileId, u64) -> Option<(u64, u32)>;
+
+/// Cuts sorted pages into stretches of at most `len_max` bytes. A stretch with only void pages is not read. All pages that a part read before
+/// has are one stretch: the part is used once.
 pub(super) fn stretches(
     pages: &[PageId],
     plan: &RecoverPlan,
     files: &Files,
-    len_max: u32,
+    (len_max, held_at): (u32, HeldAt<'_>),
     is_void: impl Fn(PageId) -> bool,
 ) -> Vec<Planned> {
-    let mut all: Vec<Planned> = Vec::new();
+    let (mut all, mut part_before): (Vec<Planned>, _) = (Vec::new(), None);
     for (number, &id) in pages.iter().enumerate() {
         let Some(space) = plan.spaces.get(&id.space) else { continue };
         let Some(PagePlace { file, offset, is_there }) = files.place_of(id, &space.format) else { continue };
         let size = space.format.physical().bytes() as u64;
         let (is_read, tag) = (is_there && !is_void(id), all.len());
+        let part = held_at(file, offset);
+        let is_same_part = std::mem::replace(&mut part_before, part) == part;
         match all.last_mut() {
             Some(Planned { stretch, end, .. })
                 if stretch.file == file
-                    && offset - (stretch.offset + u64::from(stretch.len)) <= GAP_MAX
+                    && is_same_part
+                    && (part.is_some() || offset - (stretch.offset + u64::from(stretch.len)) <= GAP_MAX)
                     && offset + size - stretch.offset <= u64::from(len_max) =>
             {
                 stretch.len = u32::try_from(offset + size - stretch.offset).unwrap_or(len_max);

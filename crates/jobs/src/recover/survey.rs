@@ -48,7 +48,7 @@ pub(super) struct Survey {
 
 /// Whether a server would use this file. Table files may be in any directory. Other tablespaces are top-level; further down, such files are
 /// copies.
-fn is_of_server(hint: NameHint, name: &Path) -> bool {
+pub(super) fn is_of_server(hint: NameHint, name: &Path) -> bool {
     match hint {
         NameHint::Table => true,
         // Files after the first do not start with page 0.

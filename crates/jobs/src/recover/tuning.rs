@@ -24,12 +24,22 @@ pub struct Tuning {
     pub shadow_max: u64,
     /// Whether to read pages while others are changed and written.
     pub overlap: bool,
+    /// Whether to read pages while the log is read, into memory that nothing else needs.
+    pub prefetch: bool,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
         let (log_block, log_ahead) = (512 << 10, 32);
-        Self { log_block, log_ahead, depth: 64, stretch_max: None, shadow_max: 256 << 20, overlap: true }
+        Self {
+            log_block,
+            log_ahead,
+            depth: 64,
+            stretch_max: None,
+            shadow_max: 256 << 20,
+            overlap: true,
+            prefetch: true,
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use super::later_files::LaterFiles;
 use super::load::Load;
 use super::log::{RedoLog, Scan, Scanned, TableStates, Vendor, file_record};
 use super::outside::Outside;
+use super::prefetch::Prefetcher;
 use super::rest::Rest;
 use super::voids::Voids;
 use crate::redo_batch::RedoBatch;
@@ -87,6 +88,17 @@ impl Wanted {
     /// Reads the whole log. Mini-transactions that end after `until` go to `rest`. The result may take `memory` bytes. If it and all redo
     /// fit in `with_redo` bytes, the redo is kept too, and the log need not be read again.
     pub fn read(log: &RedoLog, memory: usize, with_redo: usize, until: Option<Lsn>) -> Result<Self> {
+        Self::read_beside(log, memory, with_redo, until, None)
+    }
+
+    /// Like [`Wanted::read`], and asks for pages meanwhile.
+    pub fn read_beside(
+        log: &RedoLog,
+        memory: usize,
+        with_redo: usize,
+        until: Option<Lsn>,
+        prefetcher: Option<&Prefetcher>,
+    ) -> Result<Self> {
         if let Some(until) = until.filter(|&until| log.grammar() == Grammar::MySql && until < log.checkpoint()) {
             return Rest::new(until).refuse_before_checkpoint(log.checkpoint());
         }
@@ -105,7 +117,7 @@ impl Wanted {
         // Checking a log of blocks reads the whole log once more. A separate thread does that, so that the records need not wait.
         let (checked, wanted) = thread::scope(|scope| {
             let check = scope.spawn(|| log.check());
-            let wanted = Self::read_all(log, memory, with_redo, until);
+            let wanted = Self::read_all(log, memory, with_redo, until, prefetcher);
             (check.join().unwrap_or_else(|panic| resume_unwind(panic)), wanted)
         });
         // If the log is damaged, that error comes first: what was read from it means nothing.
@@ -113,7 +125,13 @@ impl Wanted {
     }
 
     /// Reads the log, sound or not.
-    fn read_all(log: &RedoLog, memory: usize, with_redo: usize, until: Option<Lsn>) -> Result<Self> {
+    fn read_all(
+        log: &RedoLog,
+        memory: usize,
+        with_redo: usize,
+        until: Option<Lsn>,
+        prefetcher: Option<&Prefetcher>,
+    ) -> Result<Self> {
         let (mut wanted, checkpoint) = (Self::new(log, until.is_some()), log.checkpoint());
         let mut closed_at = None;
         let mut redo = Some(RedoBatch::new(with_redo).with_grammar(log.grammar()));
@@ -139,6 +157,8 @@ impl Wanted {
                 if unseen >= BYTES_A_LOOK {
                     unseen = 0;
                     wanted.fits(memory)?;
+                    let dense = wanted.load.take_dense();
+                    prefetcher.iter().for_each(|prefetcher| prefetcher.want(dense.clone()));
                     if redo.as_ref().is_some_and(|redo| redo.is_full_beside(wanted.memory())) {
                         redo = None;
                     }
