@@ -26,11 +26,9 @@ use self::runs::Runs;
 /// Sizes of the runs of bytes and entries. Growth adds a run; copying to a larger vector would take twice the memory.
 const RUN_SIZE: usize = 4 << 20;
 const RUN_ENTRIES: usize = 1 << 16;
-/// The longest mini-transaction; it must fit in one run.
-const MTR_SIZE_MAX: usize = 1 << 20;
 /// Runs addressable by a batch's 32-bit offsets, less one.
 const RUNS_MAX: usize = (1 << 32) / RUN_SIZE - 1;
-const _: () = assert!(MTR_SIZE_MAX <= RUN_SIZE);
+const _: () = assert!(RedoBatch::RECORDS_MAX <= RUN_SIZE);
 
 /// Records of many mini-transactions, grouped by page.
 #[derive(Debug)]
@@ -136,6 +134,8 @@ impl RedoBatch {
     pub const GROUP_PAGES: u32 = chains::GROUP_PAGES;
     /// Bytes that a group with records costs, besides the records.
     pub const GROUP_COST: usize = chains::GROUP_COST;
+    /// The most bytes that one call of [`Self::add_change`] may add. Records are much shorter, since they describe changes within a page.
+    pub const RECORDS_MAX: usize = 1 << 20;
     /// A batch is full at this size, even if its limit is higher.
     const MEMORY_MAX: usize = RUNS_MAX * RUN_SIZE;
     /// Memory left free by a batch that is [full](Self::is_full).
@@ -177,7 +177,10 @@ impl RedoBatch {
 
     /// Starts a mini-transaction. Records [added](Self::add_record) from now on belong to it, until the next one is started.
     pub fn begin_mtr(&mut self, mtr: &Mtr<'_>) -> Adding {
-        self.bytes.reserve(mtr.bytes.len());
+        // One of MySQL may be of any size: the server's log buffer grows with it.
+        if mtr.bytes.len() <= RUN_SIZE {
+            self.bytes.reserve(mtr.bytes.len());
+        }
         Adding { start: mtr.start, end: mtr.end, open: None }
     }
 
@@ -190,9 +193,15 @@ impl RedoBatch {
         }
     }
 
-    /// Adds the bytes of a page's record, which may void the page.
+    /// Adds the bytes of a page's records, which may void the page: at most [`Self::RECORDS_MAX`].
     pub fn add_change(&mut self, adding: &mut Adding, id: PageId, is_void: bool, bytes: &[u8]) {
-        let continued = adding.open.filter(|&(open, _)| open == id && !is_void);
+        debug_assert!(bytes.len() <= Self::RECORDS_MAX, "no record is so long");
+        // The bytes of an entry lie in one run.
+        let has_room = self.bytes.has_room(bytes.len());
+        if !has_room {
+            self.bytes.reserve(bytes.len());
+        }
+        let continued = adding.open.filter(|&(open, _)| open == id && !is_void && has_room);
         let entry = continued.map_or_else(|| self.begin(id, is_void, adding), |(_, entry)| entry);
         self.extend(entry, bytes);
         adding.open = Some((id, entry));

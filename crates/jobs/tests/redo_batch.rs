@@ -159,3 +159,34 @@ fn what_is_no_record_is_said_and_not_kept() {
         .expect_err("a type that does not exist");
     assert_eq!(error.at, 5);
 }
+
+#[test]
+fn a_mini_transaction_longer_than_any_run_keeps_every_record() {
+    // MLOG_WRITE_STRING of MySQL: kind, tablespace, page, offset, length, bytes.
+    const LEN: usize = 15_000;
+    let record = |page_no: u8| {
+        let head = [30, 7, page_no, 0, 64, (LEN >> 8) as u8, LEN as u8];
+        [&head[..], &[page_no; LEN]].concat()
+    };
+    let pages: Vec<u8> = (1..128).flat_map(|page_no| [page_no; 5]).collect();
+    let bytes: Vec<u8> = pages.iter().copied().flat_map(record).collect();
+    assert!(bytes.len() > 2 * (4 << 20));
+    let mut batch = RedoBatch::new(usize::MAX).with_grammar(Grammar::MySql);
+    for start in [100, 200] {
+        let mtr = Mtr { start: Lsn(start), end: Lsn(start + 10), bytes: &bytes, grammar: Grammar::MySql };
+        batch.add(&mtr).expect("records");
+    }
+    for page_no in 1..128_u8 {
+        let redo: Vec<(u64, usize)> = batch
+            .redo(PageId::new(7, page_no.into()))
+            .flat_map(|mtr| mtr.records().map(|record| (mtr.start.0, record.expect("a record"))).collect::<Vec<_>>())
+            .map(|(start, record)| {
+                let RedoRecord::Page(page) = record else { unreachable!("{record:?}") };
+                assert!(page.bytes.ends_with(&[page_no; 100]));
+                (start, page.bytes.len())
+            })
+            .collect();
+        let expected: Vec<(u64, usize)> = [100, 200].iter().flat_map(|start| [(*start, LEN + 7); 5]).collect();
+        assert_eq!(redo, expected, "page {page_no}");
+    }
+}

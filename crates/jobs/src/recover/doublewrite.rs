@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, BufReader, Read};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -26,6 +26,9 @@ pub(super) struct Copies {
 
 /// The slot number of copies in doublewrite files, whose slots are not pages of the system tablespace.
 const NO_PLACE: PageNo = PageNo(u32::MAX);
+
+/// Bytes of a doublewrite file read at a time.
+const READ_SIZE: usize = 1 << 20;
 
 impl Copies {
     /// Reads the doublewrite area of the system tablespace from these files.
@@ -55,9 +58,13 @@ impl Copies {
         let paths = files_in(datadir, size)?;
         let mut copies = Vec::new();
         for path in paths {
-            let bytes = fs::read(&path).map_err(failed(&path, "reading the doublewrite file"))?;
-            let used = bytes.chunks_exact(size).filter(|slot| be::u64_at(slot, FIL_PAGE_LSN) != Some(0));
-            copies.extend(used.map(|slot| (NO_PLACE, slot.to_vec())));
+            let keep = |slot: &[u8], _| {
+                if be::u64_at(slot, FIL_PAGE_LSN) != Some(0) {
+                    copies.push((NO_PLACE, slot.to_vec()));
+                }
+                Ok(())
+            };
+            each_slot(&path, size, keep).map_err(failed(&path, "reading the doublewrite file"))?;
         }
         Ok(Self { slots: copies, area: Vec::new() })
     }
@@ -111,14 +118,29 @@ pub(super) fn forget_in_files(datadir: &Path, system: &SpaceFormat, end: Lsn) ->
     let size = system.logical().bytes();
     for path in files_in(datadir, size)? {
         let wipe = || {
-            let bytes = fs::read(&path)?;
-            let slots = bytes.chunks_exact(size).zip((0_u64..).step_by(size));
-            let is_later = |slot: &[u8]| be::u64_at(slot, FIL_PAGE_LSN).is_some_and(|copied| copied > end.0);
             let file = File::options().write(true).open(&path)?;
-            slots.filter(|(slot, _)| is_later(slot)).try_for_each(|(_, at)| file.write_all_at(&vec![0; size], at))?;
+            each_slot(&path, size, |slot, at| {
+                let is_later = be::u64_at(slot, FIL_PAGE_LSN).is_some_and(|copied| copied > end.0);
+                if is_later { file.write_all_at(&vec![0; size], at) } else { Ok(()) }
+            })?;
             file.sync_all()
         };
         wipe().map_err(failed(&path, "wiping out copies of later pages"))?;
+    }
+    Ok(())
+}
+
+/// Passes on each whole slot of a doublewrite file with its offset. Not all at once: the files have as many slots as the server was told, and
+/// few of them are in use.
+fn each_slot(path: &Path, size: usize, mut take: impl FnMut(&[u8], u64) -> io::Result<()>) -> io::Result<()> {
+    let (file, mut slot) = (File::open(path)?, vec![0; size]);
+    let mut file = BufReader::with_capacity(READ_SIZE, file);
+    for at in (0..).step_by(size) {
+        match file.read_exact(&mut slot) {
+            Ok(()) => take(&slot, at)?,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
+            Err(error) => return Err(error),
+        }
     }
     Ok(())
 }

@@ -26,6 +26,12 @@ impl Head {
         Ok(Self::parse(&bytes.map_err(failed(path, "reading the first page"))?))
     }
 
+    /// The format that a torn page 0 states, if it is one.
+    pub fn format_of_torn(path: &Path) -> Result<Option<SpaceFormat>> {
+        let bytes = File::open(path).and_then(|file| read_up_to(&file, 0, PageSize::MAX.bytes()));
+        Ok(SpaceFormat::from_page0(&bytes.map_err(failed(path, "reading the first page"))?).ok())
+    }
+
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let format = SpaceFormat::from_page0(bytes).ok()?;
         let page0 = bytes.get(..format.physical().bytes())?;

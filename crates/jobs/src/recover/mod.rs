@@ -109,7 +109,7 @@ use crate::binlog_at::binlog_at;
 use crate::manifest;
 use crate::server::BinlogPosition;
 use crate::source::keys::KeyFiles;
-use crate::source::redo_log::{REDO_DIR, copied_log, empty_truncation_logs};
+use crate::source::redo_log::{REDO_DIR, copied_log, unbegun_truncation_logs};
 
 /// How to recover.
 #[derive(Debug, Clone)]
@@ -474,9 +474,9 @@ fn mark_closed(datadir: &Path) -> Result<()> {
     unfinished::unmark(datadir)
 }
 
-/// Removes the empty truncation markers, with which MySQL would not start. The plan is made without them.
+/// Removes the markers of truncations that never began, with which MySQL would not start. The plan is made without them.
 fn forget_unbegun_truncations(datadir: &Path) -> Result<()> {
-    for note in empty_truncation_logs(datadir) {
+    for note in unbegun_truncation_logs(datadir) {
         fs::remove_file(&note).map_err(failed(&note, "removing the marker of a truncation that never began"))?;
         sync_directory_of(&note)?;
     }

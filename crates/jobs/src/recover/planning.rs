@@ -31,6 +31,9 @@ use crate::source::page::{PageAt, PageOpener};
 /// file.
 const TABLE_SIZE_MIN: u64 = 4;
 
+/// The highest number of an undo tablespace of MariaDB.
+const UNDO_OF_MARIADB_MAX: u32 = 127;
+
 /// Plans the recovery of a datadir from its log. Fails if the plan cannot be carried out.
 pub(super) fn plan(datadir: &Path, wanted: Wanted, keys: &KeyStore) -> Result<RecoverPlan> {
     let mut plan = draft(datadir, wanted, keys)?;
@@ -49,6 +52,9 @@ fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeyStore) -> Result<RecoverP
         return refused(format!("tablespace {space} is called `{name}`, which no server would choose"));
     }
     let mut survey = Survey::take(datadir, &wanted)?;
+    if wanted.is_backup && wanted.grammar == Grammar::MySql {
+        refuse_without_dictionary(datadir, &survey)?;
+    }
     let checkpoint = wanted.checkpoint;
     // If the recovery ends before the log does, some of MariaDB's pages may be newer than the end. Each is checked later.
     match &wanted.rest {
@@ -60,13 +66,7 @@ fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeyStore) -> Result<RecoverP
         Some(rest) if wanted.grammar == Grammar::MySql => until::check_unlogged(rest, datadir, &survey, wanted.end)?,
         Some(_) => {}
     }
-    let Some(system) = Head::read(&datadir.join("ibdata1"))? else {
-        return damaged("the first page of ibdata1 is damaged");
-    };
-    let copies = match wanted.grammar {
-        Grammar::MariaDb => Copies::read(datadir, &survey.system, &system.format)?,
-        Grammar::MySql => Copies::of_files(datadir, &system.format)?,
-    };
+    let (system, copies) = system_and_copies(datadir, &mut wanted, &survey)?;
     wanted.forget_truncated(datadir);
     if wanted.rest.is_some() && !copies.later_than(wanted.end).is_empty() {
         wanted.changed.insert(SpaceId::SYSTEM);
@@ -87,14 +87,50 @@ fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeyStore) -> Result<RecoverP
             rest.map_or(Ok(()), |rest| until::refuse_truncated(rest, space))?;
             continue;
         }
-        if find.is_left_out(space) {
+        if find.is_left_out(space)? {
             not_in_backup.push(wanted.said.get(&space).cloned().unwrap_or_else(|| format!("tablespace {space}")));
             continue;
         }
-        spaces.insert(space, find.space(space, system.format.logical())?);
+        spaces.insert(space, find.space(space, system.logical())?);
     }
     cipher_mode::prove(datadir, spaces.values_mut(), survey.files.values().flatten(), wanted.cipher, keys)?;
     Ok(RecoverPlan { wanted, spaces, copies, checkpoint, outside: survey.outside, not_in_backup, dropped })
+}
+
+/// The format of the system tablespace, and the doublewrite copies, one of which may be that of its first page.
+fn system_and_copies(datadir: &Path, wanted: &mut Wanted, survey: &Survey) -> Result<(SpaceFormat, Copies)> {
+    let path = datadir.join("ibdata1");
+    let sound = Head::read(&path)?.map(|head| head.format);
+    let is_torn = sound.is_none();
+    // Half a page still says what a page is like, because that never changes.
+    let Some(format) = sound.map_or_else(|| Head::format_of_torn(&path), |format| Ok(Some(format)))? else {
+        return damaged("the first page of ibdata1 is damaged");
+    };
+    let copies = match wanted.grammar {
+        Grammar::MariaDb => Copies::read(datadir, &survey.system, &format)?,
+        Grammar::MySql => Copies::of_files(datadir, &format)?,
+    };
+    if is_torn {
+        let at = PageAt { id: PageId::new(SpaceId::SYSTEM.0, 0), format: &format, key: &SpaceKey::None };
+        if copies.find(at, wanted.lsns_of_copies(), &mut PageOpener::new()).is_none() {
+            return damaged("the first page of ibdata1 is damaged, and there is no copy of it");
+        }
+        // So that it is restored, even if no redo changes the tablespace.
+        wanted.changed.insert(SpaceId::SYSTEM);
+    }
+    Ok((format, copies))
+}
+
+/// Fails if a backup of MySQL lacks the dictionary, which the log may not change at all.
+fn refuse_without_dictionary(datadir: &Path, survey: &Survey) -> Result<()> {
+    const SPACE: SpaceId = SpaceId::MYSQL_DICTIONARY;
+    if survey.files.contains_key(&SPACE) {
+        return Ok(());
+    }
+    match survey.unsound_of(datadir, SPACE)? {
+        Some(file) => damaged(format!("the first page of {} is damaged", file.display())),
+        None => refused("mysql.ibd, the dictionary of MySQL, is missing in the backup"),
+    }
 }
 
 /// Finds each tablespace's file and format.
@@ -121,9 +157,26 @@ impl Find<'_> {
         goes_on && !self.survey.files.contains_key(&space)
     }
 
-    /// Whether the backup does not contain the tablespace: the log covers the whole server.
-    fn is_left_out(&self, space: SpaceId) -> bool {
-        self.wanted.is_backup && !self.survey.files.contains_key(&space) && self.names_of(space).is_empty()
+    /// Whether the backup does not contain the tablespace: the log covers the whole server. Fails if no backup is without it.
+    fn is_left_out(&self, space: SpaceId) -> Result<bool> {
+        if !self.wanted.is_backup || self.survey.files.contains_key(&space) || !self.names_of(space).is_empty() {
+            return Ok(false);
+        }
+        // A file whose first page is damaged is in the backup all the same.
+        if self.is_mysql() && self.survey.unsound_of(self.datadir, space)?.is_some() {
+            return Ok(false);
+        }
+        // MariaDB's log names every tablespace that it changes, but not those of undo.
+        let undo = match self.wanted.grammar {
+            Grammar::MySql => undo_number(space),
+            Grammar::MariaDb => Some(space.0).filter(|number| *number <= UNDO_OF_MARIADB_MAX),
+        };
+        if let Some(number) = undo.filter(|_| self.is_mysql() || !self.wanted.said.contains_key(&space)) {
+            return refused(format!(
+                "undo tablespace {number} is missing in the backup: without it, what was not committed could not be rolled back"
+            ));
+        }
+        Ok(true)
     }
 
     /// A tablespace's names, in the order of the log. A backup's files are found by number; there the last name in the log counts only if
@@ -145,8 +198,8 @@ impl Find<'_> {
             let (one, other) = (one.display(), other.display());
             return refused(format!("tablespace {space} is both {one} and {other}: remove the one that is not in use"));
         }
-        let torn =
-            if self.is_mysql() && found.is_empty() { self.survey.by_second_page(self.datadir, space)? } else { None };
+        let is_by_number = self.is_mysql() || space == SpaceId::SYSTEM;
+        let torn = if is_by_number && found.is_empty() { self.survey.unsound_of(self.datadir, space)? } else { None };
         let Some(path) = names.last().or(found.first()).or(torn) else {
             if let Some(name) = self.wanted.said.get(&space) {
                 return refused(format!("tablespace {space} is missing: the log changes it, and calls it {name}"));

@@ -6,11 +6,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use format::bytes::be;
-use format::page::fil::{FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID};
+use format::page::fil::{FIL_PAGE_LSN, FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID};
+use format::page::fsp::FSP_SPACE_ID;
 use format::{Lsn, PageNo, PageSize, SpaceId};
 
 use super::backup_files::FileNotes;
-use super::error::{Result, failed};
+use super::error::{Result, failed, refused};
 use super::head::Head;
 use super::outside::refuse_open;
 use super::place::walk;
@@ -57,6 +58,19 @@ pub(super) fn is_of_server(hint: NameHint, name: &Path) -> bool {
     }
 }
 
+/// Whether the name is one that backup tools give to a file that they compress or encrypt.
+pub(super) fn is_packed(name: &Path) -> bool {
+    name.extension().is_some_and(|ending| ["qp", "gz", "zst", "lz4", "xbcrypt"].iter().any(|packed| ending == *packed))
+}
+
+/// Whether a damaged page 0 states this number.
+fn states_space(page0: &[u8], space: SpaceId) -> bool {
+    // Zeros state number 0. The first page that MySQL gives a new file has LSN 0.
+    let is_written = space != SpaceId::SYSTEM || be::u64_at(page0, FIL_PAGE_LSN).is_some_and(|lsn| lsn != 0);
+    let is_first = be::u32_at(page0, FIL_PAGE_OFFSET) == Some(0);
+    is_written && is_first && [FIL_PAGE_SPACE_ID, FSP_SPACE_ID].iter().all(|at| be::u32_at(page0, *at) == Some(space.0))
+}
+
 impl Survey {
     /// Examines every file named like a tablespace, and outside files named by the log or a link file.
     pub fn take(datadir: &Path, wanted: &Wanted) -> Result<Self> {
@@ -67,7 +81,13 @@ impl Survey {
         let mut survey =
             Self { files, outside: Vec::new(), system, newest, unsound: Vec::new(), links: Vec::new(), notes };
         walk(datadir, &mut |name, metadata| {
-            if metadata.is_file() { survey.look_at(datadir, name) } else { Ok(()) }
+            if !metadata.is_file() {
+                return Ok(());
+            }
+            if wanted.is_backup && is_packed(name) {
+                return refused(format!("{}: packed: unpack the backup first", datadir.join(name).display()));
+            }
+            survey.look_at(datadir, name)
         })?;
         // All files of a backup are inside it.
         if wanted.is_backup {
@@ -129,8 +149,8 @@ impl Survey {
         self.unsound.iter().find(|file| self.notes.name_of(file).as_deref() == Some(name))
     }
 
-    /// The file of a tablespace without a sound page 0, identified by its second page.
-    pub fn by_second_page(&self, datadir: &Path, space: SpaceId) -> Result<Option<&PathBuf>> {
+    /// The file of a tablespace without a sound page 0, identified by what is left of that page, or by the second one.
+    pub fn unsound_of(&self, datadir: &Path, space: SpaceId) -> Result<Option<&PathBuf>> {
         for name in &self.unsound {
             let path = datadir.join(name);
             let bytes = File::open(&path).and_then(|file| read_up_to(&file, 0, 2 * PageSize::MAX.bytes()));
@@ -140,7 +160,7 @@ impl Survey {
                 let number = be::u32_at(page, FIL_PAGE_OFFSET);
                 number == Some(1) && be::u32_at(page, FIL_PAGE_SPACE_ID) == Some(space.0)
             };
-            if PageSize::ALL.iter().any(says_so) {
+            if states_space(&bytes, space) || PageSize::ALL.iter().any(says_so) {
                 return Ok(Some(name));
             }
         }

@@ -22,7 +22,7 @@ use super::survey::{NewestPage, Survey};
 use super::tuning::engine;
 use super::wanted::Wanted;
 use crate::source::page::PageOpener;
-use crate::source::redo_log::has_truncation_log;
+use crate::source::redo_log::Truncation;
 
 /// Bytes of pages checked at a time.
 const LOOK_MEMORY: usize = 8 << 20;
@@ -65,7 +65,9 @@ pub(super) fn check_unlogged(rest: &Rest, datadir: &Path, survey: &Survey, end: 
         return rest.refuse(&format!("{}: page {page_no} was written", path.display()), *lsn);
     }
     let mut spaces = survey.files.keys().copied();
-    match spaces.find(|space| has_truncation_log(datadir, *space)) {
+    let may_be_truncated =
+        |space: &SpaceId| Truncation::of(datadir, *space).is_some_and(|it| it != Truncation::Unbegun);
+    match spaces.find(may_be_truncated) {
         Some(space) => refuse_truncated(rest, space),
         None => Ok(()),
     }

@@ -22,7 +22,7 @@ use super::prefetch::Prefetcher;
 use super::rest::Rest;
 use super::voids::Voids;
 use crate::redo_batch::RedoBatch;
-use crate::source::redo_log::has_truncation_log;
+use crate::source::redo_log::Truncation;
 
 /// Bytes of log between two checks of the memory in use.
 const BYTES_A_LOOK: usize = 64 << 10;
@@ -340,7 +340,7 @@ impl Wanted {
         if self.grammar == Grammar::MariaDb {
             return;
         }
-        let is_truncated = |space: &SpaceId| has_truncation_log(datadir, *space);
+        let is_truncated = |space: &SpaceId| Truncation::of(datadir, *space) == Some(Truncation::Underway);
         self.deleted.extend(self.changed.iter().copied().filter(is_truncated));
     }
 

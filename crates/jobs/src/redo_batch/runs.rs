@@ -16,10 +16,15 @@ impl<T: Copy> Runs<T> {
         Self { runs: Vec::new(), current: 0, run_len }
     }
 
-    /// Makes room for `more` items in one run. Returns the index of the next item.
+    /// Whether the run being filled has room for `more` items.
+    pub fn has_room(&self, more: usize) -> bool {
+        self.runs.get(self.current).is_some_and(|run| run.len() + more <= self.run_len)
+    }
+
+    /// Makes room for `more` items in one run, which must be able to have as many. Returns the index of the next item.
     pub fn reserve(&mut self, more: usize) -> usize {
         let used = self.runs.get(self.current).map_or(0, Vec::len);
-        if used + more > self.run_len {
+        if used > 0 && used + more > self.run_len {
             self.current += 1;
         }
         if self.runs.len() <= self.current {

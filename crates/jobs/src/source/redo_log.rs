@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use format::bytes::be;
 use format::page::fsp::FSP_SPACE_ID;
-use format::{Lsn, SpaceId};
+use format::{Lsn, PageSize, SpaceFormat, SpaceId};
 use redo::{LogState, LogVendor, mariadb, mysql};
 
 use super::backup::BackupNotes;
@@ -196,7 +196,9 @@ fn is_being_truncated(path: &Path) -> bool {
     }
     let dirs = datadirs_of(path);
     match undo_number_in(path) {
-        Some(number) => dirs.iter().any(|dir| has_begun(&truncation_log(dir, number))),
+        Some(number) => {
+            dirs.iter().any(|dir| Truncation::noted_in(&truncation_log(dir, number)) == Some(Truncation::Underway))
+        }
         // The truncation is far along: no page says any more which tablespace this was.
         None => dirs.iter().any(|dir| has_ownerless_truncation_log(dir)),
     }
@@ -212,9 +214,44 @@ fn truncation_log(datadir: &Path, number: u32) -> PathBuf {
     datadir.join(format!("undo_{number}_trunc.log"))
 }
 
-/// Whether the noted truncation may have begun: MySQL creates the file, fills it with a page of zeros, and only then begins.
-fn has_begun(note: &Path) -> bool {
-    files::metadata(note).is_ok_and(|meta| meta.len() > 0)
+/// What MySQL's note says about the truncation of an undo tablespace. The server creates the file, fills it with a page of zeros, truncates,
+/// writes a number into the page, and removes the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Truncation {
+    /// The note is shorter than a page: the truncation has not begun, and the server cannot start (seen on 9.7).
+    Unbegun,
+    /// The server recreates the tablespace when it starts, whatever it contains.
+    Underway,
+    /// The tablespace is as good as any; the server removes the note (seen on 9.7).
+    Finished,
+}
+
+impl Truncation {
+    /// The first number in the note of a finished truncation, big-endian (`undo::s_magic` in `trx0purge.h` of MySQL 8.0).
+    const FINISHED: u32 = 76_845_412;
+
+    fn noted_in(note: &Path) -> Option<Self> {
+        let len = files::metadata(note).ok()?.len();
+        let page_size = note.parent().and_then(page_size_of).unwrap_or(PageSize::MIN);
+        if len < page_size.bytes() as u64 {
+            return Some(Self::Unbegun);
+        }
+        let head = File::open(note).and_then(|file| read_up_to(&file, 0, 4)).ok();
+        let is_finished = head.is_some_and(|head| be::u32_at(&head, 0) == Some(Self::FINISHED));
+        Some(if is_finished { Self::Finished } else { Self::Underway })
+    }
+
+    /// The truncation of this undo tablespace that the datadir has a note of.
+    pub fn of(datadir: &Path, space: SpaceId) -> Option<Self> {
+        Self::noted_in(&truncation_log(datadir, mysql::undo_number(space)?))
+    }
+}
+
+/// The server's page size.
+fn page_size_of(datadir: &Path) -> Option<PageSize> {
+    let head =
+        File::open(&datadir.join("ibdata1")).and_then(|file| read_up_to(&file, 0, PageSize::MAX.bytes())).ok()?;
+    Some(SpaceFormat::from_page0(&head).ok()?.logical())
 }
 
 /// MySQL's truncation notes in the datadir, with the undo tablespace numbers.
@@ -225,24 +262,21 @@ fn truncation_logs(datadir: &Path) -> impl Iterator<Item = (u32, PathBuf)> {
     paths.filter_map(move |path| Some((number_of(&path)?, path)))
 }
 
-/// Notes of truncations that never began: the server was killed before it wrote the note. MySQL cannot start with an empty one.
-pub(crate) fn empty_truncation_logs(datadir: &Path) -> Vec<PathBuf> {
-    truncation_logs(datadir).map(|(_, note)| note).filter(|note| !has_begun(note)).collect()
+/// Notes of truncations that never began: the server was killed before it had written the note.
+pub(crate) fn unbegun_truncation_logs(datadir: &Path) -> Vec<PathBuf> {
+    let is_unbegun = |note: &PathBuf| Truncation::noted_in(note) == Some(Truncation::Unbegun);
+    truncation_logs(datadir).map(|(_, note)| note).filter(is_unbegun).collect()
 }
 
 /// Whether MySQL noted the truncation of an undo tablespace that no file in the datadir claims to be.
 fn has_ownerless_truncation_log(datadir: &Path) -> bool {
+    let is_underway = |note: &Path| Truncation::noted_in(note) == Some(Truncation::Underway);
     let logs: Vec<u32> =
-        truncation_logs(datadir).filter(|(_, note)| has_begun(note)).map(|(number, _)| number).collect();
+        truncation_logs(datadir).filter(|(_, note)| is_underway(note)).map(|(number, _)| number).collect();
     let paths = files::read_dir(datadir).into_iter().flatten().map(|entry| entry.path());
     let undo = paths.filter(|path| !logs.is_empty() && NameHint::of(path) == NameHint::Undo);
     let owned: Vec<u32> = undo.filter_map(|path| undo_number_in(&path)).collect();
     logs.iter().any(|number| !owned.contains(number))
-}
-
-/// Whether the datadir has MySQL's note that this undo tablespace is being truncated.
-pub(crate) fn has_truncation_log(datadir: &Path, space: SpaceId) -> bool {
-    mysql::undo_number(space).is_some_and(|number| has_begun(&truncation_log(datadir, number)))
 }
 
 /// The clause for a backup whose log is still to be applied.

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use format::Lsn;
+use format::page::seal::seal_page;
+use format::{Lsn, PageId, SpaceFormat, Verdict, verify_page};
 use innokit_jobs::source::keys::KeyFiles;
 use innokit_jobs::{RecoverError, RecoverOptions, RedoInfo, RedoInfoOptions, recover, redo_info};
 use tempfile::TempDir;
@@ -223,6 +224,38 @@ fn damaged_pages_that_need_redo_stop_it_and_leave_the_checkpoint() {
     let error = in_place(dir.path()).expect_err("the load changes tables");
     assert!(error.is_damage() && error.to_string().contains("page"), "{error}");
     assert!(fs::read(dir.path().join("ib_logfile0")).expect("reads") == log, "the checkpoint stays");
+}
+
+/// The first page of the system tablespace has a copy where every page that the server writes has one. `copied` puts a page there.
+pub fn assert_torn_first_page_is_restored(crashed: &Path, copied: impl Fn(&Path, &[u8])) {
+    const SIZE: usize = 16384;
+    let (whole, torn) = (TempDir::new().expect("a directory"), TempDir::new().expect("a directory"));
+    copy(crashed, whole.path());
+    copy(crashed, torn.path());
+    let end = Lsn(in_place(whole.path()).expect("recovers").end_lsn);
+    let mut page = fs::read(whole.path().join("ibdata1")).expect("reads");
+    page.truncate(SIZE);
+    let format = SpaceFormat::from_page0(&page).expect("a tablespace");
+    let Verdict::Ok(algorithm) = verify_page(&page, PageId::new(0, 0), &format) else { panic!("page 0 is sound") };
+    // All redo is in it, so it may have any LSN up to the end; a server accepts only copies that it may have made since the checkpoint.
+    seal_page(&mut page, end, algorithm, &format).expect("seals");
+    let system = File::options().write(true).open(torn.path().join("ibdata1")).expect("opens");
+    system.write_all_at(&[&page[..SIZE / 2], &[0xA5; SIZE / 2]].concat(), 0).expect("writes");
+    copied(torn.path(), &page);
+    let done = in_place(torn.path()).expect("recovers");
+    assert!(done.pages_restored >= 1, "{done:?}");
+    let restored = fs::read(torn.path().join("ibdata1")).expect("reads");
+    let is_sound = |bytes: &[u8]| matches!(verify_page(&bytes[..SIZE], PageId::new(0, 0), &format), Verdict::Ok(_));
+    assert!(is_sound(&restored) && restored[38..SIZE / 2] == page[38..SIZE / 2]);
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_torn_first_page_of_the_system_tablespace_is_restored() {
+    assert_torn_first_page_is_restored(&datadir("mariadb-16k-crashed"), |dir, page| {
+        let system = File::options().write(true).open(dir.join("ibdata1")).expect("opens");
+        system.write_all_at(page, 64 * page.len() as u64).expect("writes");
+    });
 }
 
 /// Recovers on a file system that takes no file longer than 1 MiB, which is as good as full: it ends when blocks are written of which the

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -15,6 +16,7 @@ use innokit_jobs::source::keys::KeyFiles;
 use innokit_jobs::{RecoverOptions, Recovered, recover};
 use tempfile::TempDir;
 
+use crate::mishaps::assert_torn_first_page_is_restored;
 use crate::mysql_load;
 use crate::server::{Server, copy, datadir, repository, script};
 use crate::{KeptOnFailure, assert_sound, files_of};
@@ -176,6 +178,44 @@ fn a_truncation_that_never_began_keeps_no_mysql_server_from_starting() {
     set_options(&ours, &["--innodb-page-size=16k"]);
     let server = Server::again_kind("mysql", &ours);
     assert_eq!(server.ask("SELECT 1").trim(), "1");
+}
+
+/// The server removes the note of a finished truncation and goes on with the tablespace, so that needs its redo.
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn the_note_of_a_finished_truncation_takes_no_redo_from_the_undo_tablespace() {
+    let dir = TempDir::new().expect("a directory");
+    let crashed = datadir("mysql-16k-crashed");
+    let recovered = |name: &str, note: &[u8]| {
+        let (from, to) = (dir.path().join(name), dir.path().join(format!("{name}-recovered")));
+        copy(&crashed, &from);
+        fs::write(from.join("undo_1_trunc.log"), note).expect("writes");
+        run(&from, RecoverOptions { to: Some(to.clone()), ..RecoverOptions::default() });
+        to
+    };
+    let undo = |datadir: &Path| fs::read(datadir.join("undo_001")).expect("reads");
+    let mut note = vec![0; 16384];
+    let underway = recovered("underway", &note);
+    note[..4].copy_from_slice(&76_845_412_u32.to_be_bytes());
+    let finished = recovered("finished", &note);
+    let unbegun = recovered("unbegun", &note[..4096]);
+    assert_eq!(undo(&underway), undo(&crashed), "the server recreates it");
+    assert_ne!(undo(&finished), undo(&crashed));
+    assert_eq!(undo(&finished), undo(&unbegun));
+    set_options(&finished, &["--innodb-page-size=16k"]);
+    let server = Server::again_kind("mysql", &finished);
+    assert_eq!(server.ask("SELECT 1").trim(), "1");
+    assert!(!finished.join("undo_1_trunc.log").exists(), "the server takes the note as we do");
+    assert_eq!(undo(&finished)[34..38], undo(&crashed)[34..38], "and has not recreated the tablespace");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_torn_first_page_of_the_system_tablespace_of_mysql_is_restored() {
+    assert_torn_first_page_is_restored(&datadir("mysql-16k-crashed"), |dir, page| {
+        let mut file = fs::File::options().append(true).open(dir.join("#ib_16384_0.dblwr")).expect("opens");
+        file.write_all(page).expect("writes");
+    });
 }
 
 fn try_crash(number: u32, changes: &str) {

@@ -238,6 +238,28 @@ fn refusal(backup: &Path) -> RecoverError {
     recover(backup, &RecoverOptions { dry_run: true, ..RecoverOptions::default() }).expect_err("is refused")
 }
 
+/// A tablespace whose first page is damaged is not one that the backup is without. Some no backup is without.
+fn assert_needed(backup: &Path, name: &str) {
+    let (path, aside) = (backup.join(name), backup.join("aside"));
+    let mut first = vec![0; 200];
+    let file = File::options().read(true).write(true).open(&path).expect("opens");
+    file.read_exact_at(&mut first, 0).expect("reads");
+    let flipped: Vec<u8> = first.iter().map(|byte| byte ^ 1).collect();
+    file.write_all_at(&flipped[100..], 100).expect("writes");
+    let error = refusal(backup);
+    assert!(error.is_damage() && error.to_string().contains("first page"), "{name}: {error}");
+    file.write_all_at(&first, 0).expect("writes");
+    fs::rename(&path, &aside).expect("renames");
+    if !name.starts_with("shop/") {
+        let error = refusal(backup).to_string();
+        assert!(error.contains("missing in the backup"), "{name}: {error}");
+    } else {
+        let dry = RecoverOptions { dry_run: true, ..RecoverOptions::default() };
+        assert_eq!(recover(backup, &dry).expect("a partial backup").not_in_backup.len(), 1, "{name}");
+    }
+    fs::rename(&aside, &path).expect("renames");
+}
+
 /// What cannot be a whole backup, or is one of a kind that is not ours to prepare, is refused before anything is written.
 fn assert_refused(backup: &Path) {
     let note = fs::read_to_string(backup.join(NOTE)).expect("reads");
@@ -251,6 +273,13 @@ fn assert_refused(backup: &Path) {
     fs::write(&renamed, "2\n./shop/other.ibd").expect("writes");
     assert!(refusal(backup).to_string().contains("17.ren: a note in a form"));
     fs::remove_file(renamed).expect("removes");
+    for name in ["mysql.ibd", "undo_001", "shop/blobs.ibd"] {
+        assert_needed(backup, name);
+    }
+    let packed = backup.join("shop/b.ibd.zst");
+    fs::write(&packed, "").expect("writes");
+    assert!(refusal(backup).to_string().contains("packed: unpack the backup first"));
+    fs::remove_file(packed).expect("removes");
     let log = fs::read(backup.join(COPY)).expect("reads");
     fs::write(backup.join(COPY), &log[..LOG_FILE_HDR_SIZE + 2 * LOG_BLOCK_SIZE]).expect("writes");
     let error = refusal(backup);

@@ -1,7 +1,6 @@
 //! The files of an increment, and the names they get in the backup.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use format::SpaceId;
@@ -11,6 +10,7 @@ use super::super::backup_files::FileNotes;
 use super::super::error::{Result, damaged, failed, refused};
 use super::super::place::walk;
 use super::super::reduced_files::Reduced;
+use super::super::survey::is_packed;
 use super::binlogs;
 use crate::source::backup::XTRABACKUP;
 use crate::source::content::{delta_note, read_delta_note};
@@ -77,7 +77,7 @@ impl Files {
                 return Ok(());
             }
             let text = name.to_str().unwrap_or_default();
-            if ["qp", "gz", "zst", "lz4", "xbcrypt"].iter().any(|packed| name.extension() == Some(OsStr::new(packed))) {
+            if is_packed(name) {
                 return refused(format!("{}: packed: unpack the increment first", dir.join(name).display()));
             }
             if is_xtrabackup && (NameHint::of(name).promises_pages() || text.ends_with(NEW)) {

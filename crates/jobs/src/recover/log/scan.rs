@@ -21,6 +21,7 @@ use redo::record::{Effect, FileRecord, Grammar, Mtr, RedoRecord, Subject};
 use super::super::error::{RecoverError, Result, damaged, failed};
 use super::RedoLog;
 use super::mtr_source::MtrSource;
+use crate::redo_batch::RedoBatch;
 
 /// Chunks in flight between the threads; each has one block of the log.
 const CHUNKS: usize = 4;
@@ -171,6 +172,10 @@ impl Chunk {
         while let Some(record) = records.next() {
             let record = record.or_else(|error| damaged(format!("the redo log at LSN {}: {error}", mtr.start)))?;
             let place = std::mem::replace(&mut at, records.position())..records.position();
+            if place.len() > RedoBatch::RECORDS_MAX {
+                let len = place.len();
+                return damaged(format!("the redo log at LSN {}: a record of {len} bytes, longer than any", mtr.start));
+            }
             self.locate(first, record.subject(), &place);
         }
         self.frame(mtr, first);
@@ -191,11 +196,15 @@ impl Chunk {
     }
 
     /// Adds a record of the mini-transaction whose first record has index `first`. Consecutive changes to the same page become one entry,
-    /// as they are stored together anyway.
+    /// as they are stored together anyway, as long as a batch can take it.
     fn locate(&mut self, first: usize, subject: Subject, place: &Range<usize>) {
         let located = Located::new(subject, place);
         let before = self.records.get_mut(first..).and_then(<[Located]>::last_mut);
-        match before.filter(|before| before.subject == subject && before.to == located.from) {
+        let goes_on = |before: &&mut Located| {
+            let len = located.to.saturating_sub(before.from) as usize;
+            before.subject == subject && before.to == located.from && len <= RedoBatch::RECORDS_MAX
+        };
+        match before.filter(goes_on) {
             Some(before) if matches!(subject, Subject::Page(_, Effect::Changes)) => before.to = located.to,
             _ => self.records.push(located),
         }

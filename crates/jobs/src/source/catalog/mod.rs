@@ -41,7 +41,7 @@ pub(crate) use self::ring::changes_page;
 use super::datadir::{Candidate, Inventory};
 use super::keys::{NO_KEY, SpaceKey};
 use super::name::NameHint;
-use super::redo_log::{RedoLogs, empty_truncation_logs};
+use super::redo_log::{RedoLogs, unbegun_truncation_logs};
 use super::system;
 use crate::report::document::Severity;
 use crate::source::backup::{BackupNotes, is_own_increment};
@@ -135,7 +135,7 @@ impl Says {
 }
 
 fn unbegun_truncation(note: PathBuf) -> CatalogFinding {
-    let message = "empty: MySQL was killed after it created this file and before it truncated the undo tablespace, and cannot start while the file exists; run innokit recover, which removes it, or remove it";
+    let message = "not complete: MySQL was killed after it created this file and before it truncated the undo tablespace, and cannot start while the file exists; run innokit recover, which removes it, or remove it";
     CatalogFinding {
         path: note,
         table: None,
@@ -206,7 +206,7 @@ impl Catalog {
         let notes = BackupNotes::of(&self.root);
         let mut findings = self.as_a_whole(notes.as_ref());
         if !live {
-            findings.extend(empty_truncation_logs(&self.root).into_iter().map(unbegun_truncation));
+            findings.extend(unbegun_truncation_logs(&self.root).into_iter().map(unbegun_truncation));
         }
         let Says::All(dictionary) = &self.says else { return findings };
         let held = &self.with_undo(held);
