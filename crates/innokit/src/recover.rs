@@ -143,10 +143,17 @@ pub fn print_recovered(done: &Recovered, is_trial: bool, out: &mut dyn Write) ->
     if renamed + made + resized > 0 {
         writeln!(out, "files     {renamed} {would}renamed, {made} {would}created, {resized} {would}resized")?;
     }
-    let Waiting { given_up, left } = done.waiting;
+    let Waiting { given_up, left, for_server } = done.waiting;
     if given_up > 0 {
         let waited = if given_up == 1 { "1 transaction" } else { &format!("{} transactions", grouped(given_up)) };
         writeln!(out, "prepared  {waited} waited for the binary log, which is not here: the server rolls back")?;
+    }
+    if for_server > 0 {
+        writeln!(
+            out,
+            "prepared  {} transactions wait for the binary log in the backup: start the server with it (log_bin), or they stay undecided",
+            grouped(for_server)
+        )?;
     }
     if left > 0 {
         writeln!(

@@ -12,7 +12,7 @@
 //! An increment itself is never changed. So while the marker is there, the merge can be repeated from the start with the same result: pages
 //! are written whole, at the same place as on the server.
 
-mod binlogs;
+pub(super) mod binlogs;
 mod files;
 mod pages;
 mod put;

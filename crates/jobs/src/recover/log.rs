@@ -89,6 +89,11 @@ impl RedoLog {
         Ok(Self { path, files, options, clock: None, outside, vendor, backup, set_end }.tuned(&Tuning::default()))
     }
 
+    /// Whether xtrabackup copied the log.
+    pub fn is_of_xtrabackup(&self) -> bool {
+        matches!(&self.vendor, Vendor::MySql(log) if log.is_copy())
+    }
+
     /// Whether this is the log with which innokit closed a backup of xtrabackup, not yet used by a server.
     pub fn closes_copy(&self) -> bool {
         matches!(&self.vendor, Vendor::MySql(log) if log.closes_copy())

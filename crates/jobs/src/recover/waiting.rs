@@ -5,6 +5,8 @@
 //! redo log lies before the end of the one that there is. MariaDB refuses to start then ("Found 1 prepared transactions"), and a replica
 //! that begins after the last commit gets the transaction from its primary once more. So it counts as not committed: it becomes active, and the
 //! server rolls it back. Transactions that a user prepared (`XA PREPARE`) stay prepared.
+//!
+//! A backup of xtrabackup does have the binary log that the server was writing, so that the server can ask it (PXB-1770): there they wait on.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,6 +16,7 @@ use format::keyring::KeyStore;
 
 use super::apply::Work;
 use super::error::Result;
+use super::increments::binlogs;
 use super::log::RedoLog;
 use crate::tree::transactions::waiting_for_binlog_in;
 
@@ -24,6 +27,8 @@ pub struct Waiting {
     pub given_up: u64,
     /// Still prepared, because the recovery does not change their undo tablespaces.
     pub left: u64,
+    /// Still prepared, because the backup has the binary log in which the server looks.
+    pub for_server: u64,
 }
 
 /// Gives up waiting where the binary log is no part of the copy. `work` has applied the log.
@@ -37,10 +42,14 @@ pub(super) fn give_up(datadir: &Path, log: &RedoLog, work: &mut Work<'_>, keys: 
     if pages.is_empty() {
         return Ok(Waiting::default());
     }
-    let left = work.give_up_waiting(&pages)?;
-    let transactions = |is_left: bool| {
-        let of = waiting.iter().filter(|(page, _)| left.contains(page) == is_left);
+    let transactions = |is_one: &dyn Fn(&PageId) -> bool| {
+        let of = waiting.iter().filter(|(page, _)| is_one(page));
         of.map(|(_, transaction)| *transaction).collect::<BTreeSet<u64>>().len() as u64
     };
-    Ok(Waiting { given_up: transactions(false), left: transactions(true) })
+    if log.is_of_xtrabackup() && !binlogs::of(datadir)?.is_empty() {
+        return Ok(Waiting { for_server: transactions(&|_| true), ..Waiting::default() });
+    }
+    let left = work.give_up_waiting(&pages)?;
+    let (given_up, left) = (transactions(&|page| !left.contains(page)), transactions(&|page| left.contains(page)));
+    Ok(Waiting { given_up, left, for_server: 0 })
 }

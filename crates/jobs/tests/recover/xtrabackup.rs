@@ -333,3 +333,58 @@ fn a_backup_that_xtrabackup_took_is_prepared() {
     assert_started_without_recovery(&ours, &theirs);
     assert_same_content(&content(&ours, 16), &content(&theirs, 16), 0);
 }
+
+/// Keeps the server between the binary log and the engine's commit: for a replica that is to confirm, and is not there.
+const STALL: &str = "INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'; SET GLOBAL rpl_semi_sync_source_timeout = 1000000000; \
+                     SET GLOBAL rpl_semi_sync_source_enabled = ON;";
+
+/// The files of a server that was killed, as a backup.
+fn back_up_killed(server: &Server, to: &Path) {
+    let (checkpoint, header) = start_of_copy(&server.0);
+    copy_files(&server.0, to);
+    let (copied, last) = blocks(&server.0, checkpoint);
+    fs::write(to.join(COPY), [header, copied].concat()).expect("writes");
+    let note = format!(
+        "backup_type = full-backuped\nfrom_lsn = 0\nto_lsn = {checkpoint}\nlast_lsn = {last}\nflushed_lsn = {last}\nredo_memory = 0\nredo_frames = 0\n"
+    );
+    fs::write(to.join(NOTE), note).expect("writes");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn the_servers_binary_log_in_a_backup_decides_about_prepared_transactions() {
+    let dir = TempDir::new().expect("a directory");
+    let options = ["--log-bin=bin", "--server-id=7", "--innodb-flush-log-at-trx-commit=1"];
+    let server = Server::start_kind("mysql", &dir.path().join("data"), &options);
+    server.run("CREATE DATABASE shop; CREATE TABLE shop.a (a INT PRIMARY KEY); INSERT INTO shop.a VALUES (1)");
+    server.run(STALL);
+    let mut stalled = Command::new(repository().join("scripts/server.sh"));
+    stalled.args(["mysql", "sql", server.path(), "-e", "INSERT INTO shop.a VALUES (2)"]).stdin(Stdio::null());
+    let mut stalled = stalled.stderr(Stdio::null()).spawn().expect("bash runs");
+    let started = Instant::now();
+    while !server.ask("SHOW STATUS LIKE 'Rpl_semi_sync_source_wait_sessions'").trim().ends_with("\t1") {
+        assert!(started.elapsed() < PATIENCE, "it does not wait");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    server.run("FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS");
+    server.kill();
+    assert!(!stalled.wait().expect("ends").success(), "it is committed");
+    let (with, without) = (dir.path().join("with"), dir.path().join("without"));
+    back_up_killed(&server, &with);
+    copy(&with, &without);
+    fs::remove_file(without.join("bin.index")).expect("removes");
+    for (backup, given_up, rows) in [(&with, 0, "1\n2\n"), (&without, 1, "1\n")] {
+        let done = run(backup, RecoverOptions::default());
+        assert_eq!((done.waiting.given_up, done.waiting.for_server), (given_up, 1 - given_up), "{done:?}");
+        server.lend_options(backup);
+        if given_up > 0 {
+            // A server whose binary logs are there, but in no index, does not start.
+            let logs = fs::read_dir(backup).expect("a directory").flatten().map(|entry| entry.path());
+            let is_log =
+                |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("bin."));
+            logs.filter(is_log).for_each(|log| fs::remove_file(log).expect("removes"));
+        }
+        let server = Server::again_kind("mysql", backup);
+        assert_eq!(server.ask("SELECT a FROM shop.a FOR UPDATE"), rows);
+    }
+}

@@ -13,7 +13,7 @@ use crate::source::read_small;
 const INDEX_MAX: u64 = 1 << 20;
 
 /// The binary logs of a backup, followed by their indexes, relative to the backup.
-pub(super) fn of(dir: &Path) -> Result<Vec<PathBuf>> {
+pub(in super::super) fn of(dir: &Path) -> Result<Vec<PathBuf>> {
     let names =
         fs::read_dir(dir).and_then(|entries| entries.map(|entry| Ok(PathBuf::from(entry?.file_name()))).collect());
     let names: Vec<PathBuf> = names.map_err(failed(dir, "reading the directory"))?;
