@@ -7,12 +7,11 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use crc_fast::{CrcAlgorithm, Digest};
-use flow::{Counters, Cursor, FileSet, IoMode, ReadOptions, Reader};
+use flow::IoMode;
 use format::bytes::be;
 use format::keyring::KeyStore;
 use format::{PageNo, SpaceId, Verdict, Why};
@@ -22,6 +21,7 @@ use super::delta_file::DeltaReader;
 use super::error::{Result, failed};
 use super::holes::Holes;
 use super::pace::Pace;
+use crate::source::ahead::each_piece;
 use crate::source::keys::SpaceKey;
 use crate::source::page::PageOpener;
 use crate::source::space::{HEAD, SpacePart, by_page0};
@@ -184,23 +184,8 @@ impl<'k> PageReader<'k> {
             self.buffer = bytes;
             return taken;
         }
-        let files = FileSet::of_open(file.try_clone().map_err(io)?, path.to_path_buf(), len);
-        let options = ReadOptions { io: self.io, ..ReadOptions::default() };
-        let (cursor, counters) = (Cursor::sweep(&files, options.block_size), Counters::new(1));
-        let reader = Reader::new(&files, &cursor, &options, counters.worker(0));
-        let mut reader = reader.map_err(|error| io(io::Error::other(error)))?;
-        while let Some(piece) = reader.next() {
-            let piece = piece.map_err(|failure| io(io::Error::other(failure.error)))?;
-            if let Some(gap) = piece.gaps.first() {
-                return Err(io(io::Error::other(Arc::clone(&gap.error))));
-            }
-            take(self, piece.offset, piece.bytes)?;
-            // The server has truncated the file.
-            if piece.bytes.len() < piece.asked as usize {
-                break;
-            }
-        }
-        Ok(())
+        let through = self.io;
+        each_piece((file, path), len, through, &mut |offset, bytes| take(self, offset, bytes), io)
     }
 
     /// Rereads the pages that failed verification, and writes those that are sound now into the copy. Returns the rest.

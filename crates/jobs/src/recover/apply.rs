@@ -363,6 +363,10 @@ impl Task for Apply<'_> {
                 Err(RecoverError::Damaged(_)) if makes_page(redo.clone()) => page.fill(0),
                 other => stored = other?,
             }
+            if is_all_zeros(page) && id.page_no.0 != 0 && !makes_page(redo.clone()) {
+                let name = space.path.display();
+                return damaged(format!("{name}: page {} needs redo, but has never been written", id.page_no));
+            }
             let lsn = Lsn(be::u64_at(page, FIL_PAGE_LSN).unwrap_or(0));
             refuse_newer(&space.path, space.path.is_absolute(), id.page_no, lsn, self.plan.wanted.end)?;
         }
@@ -375,6 +379,11 @@ impl Task for Apply<'_> {
         count(counter);
         Ok(done)
     }
+}
+
+/// Whether nothing was ever written to the page.
+fn is_all_zeros(page: &[u8]) -> bool {
+    be::u64_at(page, FIL_PAGE_LSN) == Some(0) && page.iter().all(|byte| *byte == 0)
 }
 
 /// Whether the first record initializes the page.

@@ -46,6 +46,7 @@ mod place;
 mod plan;
 mod planning;
 mod prefetch;
+mod recovered;
 mod reduced_files;
 mod rest;
 mod shadow;
@@ -92,6 +93,7 @@ pub(crate) use self::place::is_free;
 pub use self::place::{copy as copy_datadir, walk as walk_datadir};
 use self::plan::RecoverPlan;
 use self::prefetch::Prefetcher;
+pub use self::recovered::Recovered;
 pub use self::shadow::SHADOW_NAME;
 #[doc(hidden)]
 pub use self::simulated::Simulated;
@@ -107,7 +109,6 @@ pub use self::waiting::Waiting;
 use self::wanted::Wanted;
 use crate::binlog_at::binlog_at;
 use crate::manifest;
-use crate::server::BinlogPosition;
 use crate::source::keys::KeyFiles;
 use crate::source::redo_log::{REDO_DIR, copied_log, unbegun_truncation_logs};
 
@@ -160,83 +161,6 @@ impl Default for RecoverOptions {
             memory,
             round,
             tuning,
-        }
-    }
-}
-
-/// What was done, or would be in a dry run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Recovered {
-    /// LSN of the log's newest checkpoint before the recovery.
-    pub checkpoint_lsn: u64,
-    /// LSN at which the recovery ended and the server will continue.
-    pub end_lsn: u64,
-    /// There was nothing to do.
-    pub was_clean: bool,
-    /// Mini-transactions since the checkpoint.
-    pub mtrs: u64,
-    /// Mini-transactions after the end of the recovery, which were left out.
-    pub mtrs_dropped: u64,
-    /// Tablespaces that the log changes.
-    pub tablespaces: u64,
-    /// Rounds in which the log was applied.
-    pub rounds: u64,
-    /// Pages read, counted once per round that changes them.
-    pub pages_read: u64,
-    /// Pages changed, counted once per round.
-    pub pages_changed: u64,
-    /// Pages that already had all their redo.
-    pub pages_unchanged: u64,
-    /// Pages no longer in use.
-    pub pages_freed: u64,
-    /// Torn pages restored from the server's doublewrite copies.
-    pub pages_restored: u64,
-    /// Pages that the log changes and `ib_buffer_pool` names: the server loads them when it starts.
-    pub pages_to_load: u64,
-    /// Transactions that waited for a binary log which is no part of the copy.
-    pub waiting: Waiting,
-    /// Pieces of pages that an interrupted run was writing, written again from its shadow file.
-    pub pieces_replayed: u64,
-    /// Tablespaces renamed.
-    pub files_renamed: u64,
-    /// Tablespaces created.
-    pub files_made: u64,
-    /// Tablespaces resized.
-    pub files_resized: u64,
-    /// It was an unprepared backup and is prepared now.
-    pub was_backup: bool,
-    /// Tablespaces changed by a backup's log but missing in the backup, by their names in the log.
-    pub not_in_backup: Vec<String>,
-    /// Increments put into the backup.
-    pub increments: Vec<Increment>,
-    /// With an archive of the redo log: the binary log position after the last commit in the datadir.
-    pub binlog: Option<BinlogPosition>,
-}
-
-impl Recovered {
-    /// Adds the increment merged next and the recovery that followed it.
-    fn and(mut self, put: Increment, next: Self) -> Self {
-        let is_first = self == Self::default();
-        self.increments.push(put);
-        let increments = self.increments;
-        Self {
-            checkpoint_lsn: if is_first { next.checkpoint_lsn } else { self.checkpoint_lsn },
-            was_clean: false,
-            mtrs: self.mtrs + next.mtrs,
-            tablespaces: self.tablespaces.max(next.tablespaces),
-            rounds: self.rounds + next.rounds,
-            pages_read: self.pages_read + next.pages_read,
-            pages_changed: self.pages_changed + next.pages_changed,
-            pages_unchanged: self.pages_unchanged + next.pages_unchanged,
-            pages_freed: self.pages_freed + next.pages_freed,
-            pages_restored: self.pages_restored + next.pages_restored,
-            pieces_replayed: self.pieces_replayed + next.pieces_replayed,
-            files_renamed: self.files_renamed + next.files_renamed,
-            files_made: self.files_made + next.files_made,
-            files_resized: self.files_resized + next.files_resized,
-            was_backup: true,
-            increments,
-            ..next
         }
     }
 }
@@ -397,7 +321,7 @@ fn dry_run(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<
     let log = open_log(datadir, false, options, keys)?;
     let plan = planning::plan(datadir, Wanted::read(&log, budget.plan, budget.plan_and_redo, options.until)?, keys)?;
     if plan.wanted.is_clean {
-        return Ok(summary(&plan, Counts::default(), Done::default(), 0));
+        return Ok(Recovered::of(&plan, Counts::default(), Done::default(), 0));
     }
     Ending::of(&log, &plan, keys)?;
     let (files, done) = Files::as_they_are(datadir, &plan)?;
@@ -405,7 +329,7 @@ fn dry_run(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<
     work.restore()?;
     work.run(&log, budget.redo(&plan), None)?;
     let pages_to_load = if options.warm { warm::pages(&plan).count() as u64 } else { 0 };
-    Ok(Recovered { pages_to_load, ..summary(&plan, work.finish()?, done, 0) })
+    Ok(Recovered { pages_to_load, ..Recovered::of(&plan, work.finish()?, done, 0) })
 }
 
 fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<Recovered> {
@@ -426,7 +350,7 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
     }
     if plan.wanted.is_clean {
         mark_closed(datadir)?;
-        return Ok(summary(&plan, Counts::default(), Done::default(), replayed));
+        return Ok(Recovered::of(&plan, Counts::default(), Done::default(), replayed));
     }
     let ending = Ending::of(&log, &plan, keys)?;
     let mut done = Done::default();
@@ -452,7 +376,7 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
     let pages_to_load = if options.warm { warm::write(datadir, &plan)? } else { 0 };
     ending.write(&log, plan.wanted.end)?;
     mark_closed(datadir)?;
-    Ok(Recovered { pages_to_load, waiting, ..summary(&plan, counts, done, replayed) })
+    Ok(Recovered { pages_to_load, waiting, ..Recovered::of(&plan, counts, done, replayed) })
 }
 
 /// Divides the memory, and begins to read pages early if they are certain to be the same later: if nothing else writes to files before.
@@ -491,31 +415,4 @@ fn with_files_as_noted(datadir: &Path, plan: RecoverPlan, keys: &KeyStore) -> Re
     }
     notes.carry_out(datadir)?;
     planning::plan(datadir, plan.wanted, keys)
-}
-
-fn summary(plan: &RecoverPlan, counts: Counts, done: Done, replayed: u64) -> Recovered {
-    Recovered {
-        checkpoint_lsn: plan.checkpoint.0,
-        end_lsn: plan.wanted.end.0,
-        was_clean: plan.wanted.is_clean,
-        mtrs: plan.wanted.mtrs,
-        mtrs_dropped: plan.wanted.rest.as_ref().map_or(0, |rest| rest.mtrs),
-        tablespaces: plan.spaces.len() as u64,
-        rounds: counts.rounds,
-        pages_read: counts.read,
-        pages_changed: counts.changed,
-        pages_unchanged: counts.unchanged,
-        pages_freed: counts.freed,
-        pages_restored: counts.restored,
-        pages_to_load: 0,
-        waiting: Waiting::default(),
-        pieces_replayed: replayed,
-        files_renamed: done.renamed,
-        files_made: done.made,
-        files_resized: done.resized,
-        was_backup: plan.wanted.is_backup,
-        not_in_backup: plan.not_in_backup.clone(),
-        increments: Vec::new(),
-        binlog: None,
-    }
 }

@@ -2,10 +2,11 @@
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Seek};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use flow::IoMode;
 use flow::lock::{Sharing, try_lock};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
@@ -13,6 +14,7 @@ use rustix::io::Errno;
 use super::durable::{make_directories, make_like};
 use super::error::{RecoverError, Result, failed, refused};
 use super::{outside, unfinished};
+use crate::source::ahead::each_piece;
 use crate::source::backup::BackupNotes;
 use crate::source::has_holes;
 use crate::source::name::NameHint;
@@ -21,6 +23,8 @@ use crate::source::redo_log::{COPIED_LOG, REDO_DIR};
 const LOG: &str = "ib_logfile0";
 /// Files that a running server locks.
 const LOCKED: [&str; 2] = ["aria_log_control", "ibdata1"];
+/// Files up to this size are copied by the system, bytes.
+const AT_ONCE: u64 = 1 << 20;
 /// How often to try for a held lock: for one second in all.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
@@ -203,9 +207,20 @@ fn copy_all(from: &Path, to: &Path, inside: &[(PathBuf, Metadata)]) -> Result<()
 
 fn copy_file(from: &Path, to: &Path) -> Result<()> {
     let like = fs::metadata(from).map_err(failed(from, "looking at the file"))?;
-    let copied = if has_holes(&like) { copy_sparse(from, to) } else { fs::copy(from, to).map(drop) };
+    let copied = match like.len() {
+        _ if has_holes(&like) => copy_sparse(from, to),
+        len if len > AT_ONCE => copy_ahead(from, to, len),
+        _ => fs::copy(from, to).map(drop),
+    };
     copied.map_err(failed(from, "copying the file"))?;
     make_like(to, &like)
+}
+
+/// Copies a large file. The system itself would read it with little ahead, and a device that can do more would wait.
+fn copy_ahead(from: &Path, to: &Path, len: u64) -> io::Result<()> {
+    let (source, target) = (File::open(from)?, File::create_new(to)?);
+    let write = &mut |offset, bytes: &[u8]| target.write_all_at(bytes, offset);
+    each_piece((&source, from), len, IoMode::Auto, write, |error| error)
 }
 
 /// Copies a file and keeps its holes: without them a page_compressed tablespace would take several times its space.
@@ -231,7 +246,7 @@ fn copy_sparse(from: &Path, to: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{FileExt, PermissionsExt, chown, symlink};
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
     use rustix::fs::{FlockOperation, fcntl_lock};
 
@@ -266,6 +281,16 @@ mod tests {
             assert!(blocks(&to) <= blocks(&from), "{len}: {} blocks, {} before", blocks(&to), blocks(&from));
             fs::remove_file(&to).expect("removed");
         }
+    }
+
+    #[test]
+    fn a_large_file_is_copied_to_its_last_byte() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        let bytes: Vec<u8> = (0..(3_u32 << 20) + 77).map(|at| (at % 251) as u8).collect();
+        fs::write(&from, &bytes).expect("written");
+        copy_file(&from, &to).expect("copied");
+        assert!(fs::read(&to).expect("read") == bytes);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! possible.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use format::keyring::KeyStore;
@@ -14,7 +15,7 @@ use super::cipher_mode;
 use super::crypt::SpaceCrypt;
 use super::dictionary_pages;
 use super::doublewrite::Copies;
-use super::error::{Result, damaged, refused};
+use super::error::{Result, damaged, failed, refused};
 use super::head::Head;
 use super::log_end::refuse_newer;
 use super::plan::RecoverPlan;
@@ -23,6 +24,7 @@ use super::space::PlannedSpace;
 use super::survey::{NewestPage, Survey};
 use super::until;
 use super::wanted::Wanted;
+use crate::manifest;
 use crate::source::keys::SpaceKey;
 use crate::source::name::NameHint;
 use crate::source::page::{PageAt, PageOpener};
@@ -243,7 +245,24 @@ impl Find<'_> {
             more = self.survey.system.more();
         }
         let is_trimmed = self.wanted.voids.is_trimmed(space);
+        if let Some(file) = by_number.filter(|_| space != SpaceId::SYSTEM && !is_trimmed) {
+            self.refuse_short(file, u64::from(size_now) * format.physical().bytes() as u64)?;
+        }
         Ok(PlannedSpace { path: path.clone(), renamed_from, more, is_new, format, crypt, len, is_trimmed })
+    }
+
+    /// Fails if a file is shorter than its own first page says: a server makes it longer before it writes that page. In a backup the first
+    /// page may be newer than the end of the file.
+    fn refuse_short(&self, file: &Path, expected: u64) -> Result<()> {
+        let path = self.datadir.join(file);
+        let len = fs::metadata(&path).map_err(failed(&path, "looking at the file"))?.len();
+        if len >= expected || self.wanted.is_backup || self.wanted.later.is_some() || manifest::is_there(self.datadir) {
+            return Ok(());
+        }
+        damaged(format!(
+            "{}: the file was cut off: it has {len} bytes, and {expected} according to its first page",
+            file.display()
+        ))
     }
 
     /// Whether this is the tablespace's file although its first page, not yet written, does not say so.

@@ -30,7 +30,10 @@ impl Voids {
     /// The mini-transaction that began at `start` truncates a tablespace to `pages` pages; an undo tablespace is then recreated.
     pub fn trim(&mut self, id: PageId, start: Lsn) {
         let from = if id.space == SpaceId::SYSTEM { id.page_no } else { PageNo(0) };
-        self.trims.entry(id.space).or_default().push((start, from));
+        let trims = self.trims.entry(id.space).or_default();
+        // A later truncation to as many pages or fewer says all that an earlier one did.
+        trims.retain(|(_, first)| *first < from);
+        trims.push((start, from));
     }
 
     /// Whether the tablespace is truncated.
@@ -79,5 +82,10 @@ mod tests {
         assert!(voids.spare(PageId::new(0, 767), Lsn(50)) && voids.spare(PageId::new(0, 768), Lsn(100)));
         assert!(!voids.spare(PageId::new(0, 768), Lsn(99)), "the page was made again later, if at all");
         assert!(!voids.spare(PageId::new(3, 1), Lsn(199)), "undo tablespaces are recreated");
+        voids.trim(PageId::new(0, 900), Lsn(300));
+        voids.trim(PageId::new(3, 640), Lsn(300));
+        assert!(voids.spare(PageId::new(0, 800), Lsn(100)) && !voids.spare(PageId::new(0, 800), Lsn(99)));
+        assert!(!voids.spare(PageId::new(0, 900), Lsn(299)) && !voids.spare(PageId::new(3, 1), Lsn(299)));
+        assert_eq!((voids.trims[&SpaceId(0)].len(), voids.trims[&SpaceId(3)].len()), (2, 1));
     }
 }

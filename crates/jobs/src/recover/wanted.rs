@@ -27,6 +27,9 @@ use crate::source::redo_log::Truncation;
 /// Bytes of log between two checks of the memory in use.
 const BYTES_A_LOOK: usize = 64 << 10;
 
+/// Bytes that a record about a file may take besides its name.
+const NOTE_COST: usize = 200;
+
 /// What the log says about the tablespaces.
 #[derive(Debug)]
 pub(super) struct Wanted {
@@ -68,6 +71,8 @@ pub(super) struct Wanted {
     pub tables: TableStates,
     /// File names from the log of MySQL, or of a backup, for messages.
     pub said: HashMap<SpaceId, String>,
+    /// Bytes that the records about files may take, in maps of this struct and in the batch.
+    noted: usize,
     /// Minimum length of files, bytes.
     pub extended: HashMap<SpaceId, u64>,
     /// Whether nothing follows the checkpoint but its own record.
@@ -158,7 +163,9 @@ impl Wanted {
                     unseen = 0;
                     wanted.fits(memory)?;
                     let dense = wanted.load.take_dense();
-                    prefetcher.iter().for_each(|prefetcher| prefetcher.want(dense.clone()));
+                    if let Some(prefetcher) = prefetcher {
+                        prefetcher.want(dense);
+                    }
                     if redo.as_ref().is_some_and(|redo| redo.is_full_beside(wanted.memory())) {
                         redo = None;
                     }
@@ -261,6 +268,7 @@ impl Wanted {
             grammar: log.grammar(),
             tables: TableStates::default(),
             said: HashMap::new(),
+            noted: 0,
             extended: HashMap::new(),
             is_clean: checkpoint == log.checkpoint_end(),
             outside: log.outside,
@@ -347,7 +355,7 @@ impl Wanted {
     /// Bytes in use.
     pub fn memory(&self) -> usize {
         let rest = self.rest.as_ref().map_or(0, Rest::memory);
-        self.heads.memory() + self.voids.memory() + self.load.memory() + self.fresh.memory() + rest
+        self.heads.memory() + self.voids.memory() + self.load.memory() + self.fresh.memory() + rest + self.noted
     }
 
     /// Adds a mini-transaction. If it is the one that closes the log, returns the LSN at which the log ended.
@@ -364,6 +372,8 @@ impl Wanted {
             match subject {
                 Subject::File => {
                     let Some(record) = file_record(mtr.grammar, bytes) else { continue };
+                    // Many repeat what is known already: of a server's own log, all of them are little.
+                    self.noted += NOTE_COST + 2 * bytes.len();
                     if let (Some(redo), Some(adding)) = (&mut redo, &mut adding) {
                         redo.add_record(adding, &RedoRecord::File(record));
                     }

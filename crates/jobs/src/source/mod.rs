@@ -1,5 +1,6 @@
 //! Where bytes come from: directories, tablespaces, redo logs.
 
+pub(crate) mod ahead;
 pub(crate) mod backup;
 pub mod catalog;
 pub mod content;

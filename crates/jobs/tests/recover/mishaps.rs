@@ -226,6 +226,35 @@ fn damaged_pages_that_need_redo_stop_it_and_leave_the_checkpoint() {
     assert!(fs::read(dir.path().join("ib_logfile0")).expect("reads") == log, "the checkpoint stays");
 }
 
+/// Each table of a crashed server, cut off in the middle. The first page of some says that they are longer; the log changes others there.
+pub fn assert_cut_off_tables_are_refused(crashed: &Path) {
+    let dir = TempDir::new().expect("a directory");
+    copy(crashed, dir.path());
+    let mut refused = 0;
+    for (name, len, _) in files_of(crashed) {
+        if !name.starts_with("shop/") || !name.ends_with(".ibd") || len < 16 * 16384 {
+            continue;
+        }
+        let path = dir.path().join(&name);
+        File::options().write(true).open(&path).expect("opens").set_len(len / 2 / 16384 * 16384).expect("cuts");
+        let tried = recover(dir.path(), &RecoverOptions { dry_run: true, ..RecoverOptions::default() });
+        if let Err(error) = tried {
+            let text = error.to_string();
+            assert!(error.is_damage() && text.contains(name.trim_start_matches("shop/")), "{name}: {error}");
+            refused += u32::from(text.contains("the file was cut off"));
+        }
+        fs::copy(crashed.join(&name), &path).expect("copies");
+    }
+    assert!(refused > 0, "the log changes a table whose first page was written");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn tables_that_were_cut_off_are_refused() {
+    assert_cut_off_tables_are_refused(&datadir("mariadb-16k-crashed"));
+    assert_cut_off_tables_are_refused(&datadir("mysql-16k-crashed"));
+}
+
 /// The first page of the system tablespace has a copy where every page that the server writes has one. `copied` puts a page there.
 pub fn assert_torn_first_page_is_restored(crashed: &Path, copied: impl Fn(&Path, &[u8])) {
     const SIZE: usize = 16384;

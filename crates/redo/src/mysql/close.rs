@@ -113,7 +113,8 @@ pub fn new_file(header: &[u8], start: Lsn, notes: &[TableNote]) -> Option<Vec<u8
     for number in 0..count {
         let from = number * PAYLOAD_SIZE;
         let data = payload.get(from..payload.len().min(from + PAYLOAD_SIZE))?;
-        let first = starts.iter().find(|&&at| (from..from + PAYLOAD_SIZE).contains(&at)).map(|at| at - from);
+        let first = starts.get(starts.partition_point(|at| *at < from)).map(|at| at - from);
+        let first = first.filter(|at| *at < PAYLOAD_SIZE);
         let lsn = Lsn(start.0.checked_add((number * LOG_BLOCK_SIZE) as u64)?);
         file.extend(block(lsn, data, first)?);
     }
