@@ -9,6 +9,7 @@
 #   server.sh KIND innochecksum ARGS                 the server's own tool, on paths of this host
 #   server.sh KIND tool NAME ARGS                    any other program of that server (ibd2sdi, mariadb-backup)
 #   server.sh KIND command NAME                      the words that run that program, for use without this script
+#   server.sh KIND socket DATADIR                    the path of the socket on which it listens
 #   server.sh KIND version                           one line
 #
 # KIND is mysql, mariadb (10.11), mariadb105 or mariadb118.
@@ -227,6 +228,10 @@ case "$action" in
         locate "${1:-}"
         shift
         client "$@"
+        ;;
+    socket)
+        locate "${1:-}"
+        printf '%s\n' "$socket"
         ;;
     innochecksum) do_tool innochecksum "$@" ;;
     tool) do_tool "$@" ;;
