@@ -1,5 +1,5 @@
 # What a contributor runs. Each target installs what it needs (Debian, as root; other systems: see README.md).
-.PHONY: demo test test-ecosystem wheel test-arm soak fuzz lint bench servers readers cloud fixtures datadirs dist test-dist
+.PHONY: demo test test-ecosystem wheel test-wheel test-arm soak fuzz lint bench servers readers cloud fixtures datadirs dist test-dist
 
 CARGO ?= cargo
 DATADIRS ?= target/datadirs
@@ -16,8 +16,11 @@ test-ecosystem: servers cloud datadirs ## buckets on an S3 server; the Python pa
 	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) RUST_TEST_THREADS=$(THREADS) $(CARGO) test --workspace --features innokit/parquet,innokit/sql,innokit/cloud --test cloud
 	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) scripts/test-ecosystem.sh
 
-wheel: ## the Python package, optimised, into target/wheels
-	scripts/test-ecosystem.sh --wheel
+wheel: ## the Python package of the last commit, into target/wheels; the same commit gives the same bytes
+	scripts/wheel.sh
+
+test-wheel: ## build it twice, compare, and install it in clean systems (`make test-ecosystem` does so without optimisation)
+	scripts/test-wheel.sh
 
 test-arm: ## the tests that need no server, built for AArch64 and run under emulation: make test-arm CRATES="format flow" (all if not given)
 	INNOKIT_ARM_CRATES="$(CRATES)" scripts/test-arm.sh

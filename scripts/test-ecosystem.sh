@@ -2,7 +2,6 @@
 # Tests the Python package against the libraries that its users have, and against what real servers say.
 #
 #   test-ecosystem.sh [pytest options]
-#   test-ecosystem.sh --wheel      builds the optimised wheel instead, into target/wheels
 #
 # Virtual environments are kept in ${INNOKIT_SERVERS:-~/.cache/innokit}/ecosystem: `build` has maturin, `full` has pyarrow, Polars, DuckDB,
 # pandas 3 and pytest, `bare` has Polars, DuckDB and pytest but no pyarrow and no pandas, `cluster` has Spark, Ray and Daft with pandas 2.
@@ -13,11 +12,10 @@
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
-readonly recipe=1 # raise it when the lists below change
-readonly home="${INNOKIT_SERVERS:-$HOME/.cache/innokit}/ecosystem"
-
-say() { printf '%s: %s\n' test-ecosystem "$*"; }
-die() { say "$*" >&2; exit 2; }
+# shellcheck source=scripts/debian.sh
+. scripts/debian.sh
+# shellcheck source=scripts/environments.sh
+. scripts/environments.sh
 
 # interpreters: every released python3 of this machine as VERSION PATH, oldest first.
 interpreters() {
@@ -27,32 +25,8 @@ interpreters() {
     done | sort -uV
 }
 
-# environment NAME PACKAGE...: makes it unless it is there and finished. PYTHON: its interpreter.
-environment() {
-    local at="$home/$1" log python3="${PYTHON:-python3}"
-    shift
-    [ "$(cat "$at/.stamp" 2>/dev/null)" != "$recipe $*" ] || return 0
-    command -v "$python3" >/dev/null || die "python3 is missing: install the packages python3 and python3-venv"
-    rm -rf "$at"
-    mkdir -p "$home"
-    if ! log="$("$python3" -m venv "$at" 2>&1)"; then
-        rm -rf "$at"
-        # Debian keeps it in a package of its own.
-        [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || die "python3 -m venv fails: install the package python3-venv: $log"
-        say "installing python3-venv"
-        apt-get -qq install python3-venv >/dev/null || die "python3-venv cannot be installed"
-        "$python3" -m venv "$at"
-    fi
-    say "fetching $*"
-    "$at/bin/pip" install --quiet --disable-pip-version-check "$@" || die "pip cannot install $*"
-    printf '%s\n' "$recipe $*" >"$at/.stamp"
-}
-
-environment build maturin
+build_environment
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
-if [ "${1:-}" = --wheel ]; then
-    exec "$home/build/bin/maturin" build --release --locked --manifest-path python/Cargo.toml --out "$CARGO_TARGET_DIR/wheels"
-fi
 environment full pyarrow polars duckdb pandas pytest
 environment bare polars duckdb pytest
 environment cluster pyspark 'ray[data]' daft pyarrow 'pandas<3' polars duckdb pytest

@@ -1,0 +1,160 @@
+#!/usr/bin/env bash
+# Tests the wheel of the last commit: test-wheel.sh [quick]
+#
+# - Built twice, in two folders, with another umask, language and time zone, it has the same bytes.
+# - It needs no newer glibc than its tag says.
+# - It installs in a clean virtual environment and in a bare Debian bookworm, without an index, and reads a table there. The bare system takes
+#   Debian's apt and root; without them this part is left out, and says so.
+# - Its library finds every symbol of libc in glibc 2.31 too, if scripts/install-servers.sh has fetched a server with that one.
+#
+# quick: built without optimisation, for .ci/run; everything else is as in the wheel that users get.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=scripts/debian.sh
+. scripts/debian.sh
+# shellcheck source=scripts/environments.sh
+. scripts/environments.sh
+
+target="$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd -P)"
+readonly target work="$target/test-wheel" bare="$home/bookworm"
+
+# build FOLDER: the wheel of a clone there.
+build() {
+    mkdir -p "$1"
+    git clone --quiet --no-hardlinks . "$1/clone"
+    CARGO_TARGET_DIR="$1/target" "$1/clone/scripts/wheel.sh" >"$work/log" 2>&1 || { tail -n 20 "$work/log" >&2; die "the build in $1 failed"; }
+}
+
+again() {
+    say "building the wheel twice"
+    build "$work/one"
+    (umask 077; TZ=Pacific/Auckland LC_ALL=C.UTF-8 build "$work/in/another/directory")
+    wheel="$(echo "$work"/one/target/wheels/innokit-*.whl)"
+    cmp "$wheel" "$work"/in/another/directory/target/wheels/innokit-*.whl || die "the second build has other bytes"
+    say "again: $(basename "$wheel") has the same bytes"
+    rm -rf "$work/library"
+    "$home/build/bin/python" -m zipfile -e "$wheel" "$work/library"
+    library="$work/library/innokit/_innokit.abi3.so"
+}
+
+# newest_glibc: the newest version of glibc that the library asks for.
+newest_glibc() {
+    readelf --version-info --wide "$library" | grep -o 'GLIBC_[0-9.]*' | cut -c 7- | sort -uV | tail -n 1
+}
+
+# fits TAG: whether a system of this tag has all that the library asks for.
+fits() {
+    local allowed="${1#manylinux_}"
+    [ "$(printf '%s\n' "${allowed/_/.}" "$(newest_glibc)" | sort -V | tail -n 1)" = "${allowed/_/.}" ]
+}
+
+tag() {
+    local tag unknown
+    tag="$(grep -o 'manylinux_[0-9]*_[0-9]*' <<<"$(basename "$wheel")" | head -n 1)"
+    [ -n "$(newest_glibc)" ] || die "the library asks for no version of glibc: is it read right?"
+    fits "$tag" || die "tagged $tag, but needs glibc $(newest_glibc)"
+    ! fits manylinux_2_4 || die "the library needs glibc $(newest_glibc), and is said to run with 2.4: this check is of no use"
+    # What every Linux with glibc has. Python itself is not linked: the process has it.
+    unknown="$(readelf --dynamic --wide "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
+        grep -Ev '^(libc|libm|libdl|libpthread|librt|libgcc_s|ld-linux-x86-64)\.so\.[0-9]+$' || :)"
+    [ -z "$unknown" ] || die "the library needs $unknown, which not every system has"
+    say "tag: $tag; the library needs glibc $(newest_glibc)"
+}
+
+# The loader of an older system refuses a library that asks for newer versions than it has, before it looks at any symbol.
+old_glibc() {
+    local tree="$home/../mariadb105/usr/lib/x86_64-linux-gnu" missing
+    if [ ! -e "$tree/ld-linux-x86-64.so.2" ]; then say "older glibc: none here, not tried"; return; fi
+    "$tree/ld-linux-x86-64.so.2" --library-path "$tree" --list "$library" >"$work/log" 2>&1 ||
+        { cat "$work/log" >&2; die "an older glibc does not load the library"; }
+    missing="$(grep -E 'not found|GLIBC' "$work/log" || :)"
+    [ -z "$missing" ] || die "with an older glibc: $missing"
+    say "older glibc: loaded by that of $("$tree/ld-linux-x86-64.so.2" --version | head -n 1)"
+}
+
+# What a user does, in the folder $1 with the wheel and a table: docs/python.md at its shortest.
+# shellcheck disable=SC2016 # the dollars are for the shell inside
+readonly as_user='
+set -eu
+cd "$1"
+python3 -m venv clean
+clean/bin/pip install --quiet --disable-pip-version-check --no-index ./innokit-*.whl
+clean/bin/pip check --disable-pip-version-check
+clean/bin/python -c "
+import innokit
+table = innokit.open(\"blobs.ibd\").table(\"fx.blobs\")
+assert table.count() == 18, table.count()
+assert type(table.scan().__arrow_c_stream__()).__name__ == \"PyCapsule\"
+assert innokit.check(\"blobs.ibd\").ok
+print(innokit.__file__, innokit.__version__)
+"
+clean/bin/innokit demo | grep "damaged.ibd: page 5 .*: damage: "
+clean/bin/python -m innokit table count blobs.ibd
+'
+
+# lay FOLDER: the wheel and a table of 18 rows.
+lay() {
+    rm -rf "$1"
+    mkdir -p "$1"
+    cp "$wheel" "$1"
+    zstd -q -d -c fixtures/mysql-9.7/blobs-16k.ibd.zst >"$1/blobs.ibd"
+}
+
+venv() {
+    lay "$work/user"
+    env -i PATH="$PATH" HOME="$work/user" sh -c "$as_user" sh "$work/user" >"$work/log" 2>&1 ||
+        { cat "$work/log" >&2; die "in a clean virtual environment: failed"; }
+    say "venv: $(python3 --version): installed and works"
+}
+
+# Debian's Python and nothing else, unpacked.
+make_bare() {
+    local apt="$home/apt-bookworm"
+    [ ! -e "$bare/.made" ] || return 0
+    say "fetching a bare bookworm with Python"
+    rm -rf "$apt"
+    private_apt "$apt" bookworm
+    APT_CONFIG="$apt/apt.conf" apt-get -qq update 2>"$apt/update.log" || true
+    APT_CONFIG="$apt/apt.conf" apt-get -qq install --download-only bash coreutils grep python3 python3-venv >/dev/null ||
+        die "apt could not fetch Python; $(cat "$apt/update.log")"
+    unpack "$apt" "$bare"
+    ln -sf bash "$bare/usr/bin/sh"
+    mkdir -p "$bare/dev" "$bare/tmp"
+    rm -rf "$apt"
+    touch "$bare/.made"
+}
+
+chroots() {
+    local root="$work/bookworm"
+    if [ "$(id -u)" != 0 ] || [ ! -r "$keyring" ]; then say "chroot: left out, because it takes root and Debian's apt"; return; fi
+    make_bare
+    rm -rf "$root"
+    cp -a "$bare" "$root"
+    lay "$root/user"
+    # shellcheck disable=SC2016 # the dollars are for the inner shell
+    unshare --mount --pid --fork bash -c '
+        mkdir -p "$1/proc"; mount -t proc proc "$1/proc"; mount --rbind /dev "$1/dev"
+        exec chroot "$1" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/user /bin/sh -c "$2" sh /user
+    ' bash "$root" "$as_user" >"$work/log" 2>&1 || { cat "$work/log" >&2; die "in a bare system: failed"; }
+    say "chroot: bare bookworm, $(grep -o '/user/clean.*' "$work/log" | head -n 1): installed and works"
+    rm -rf "$root"
+}
+
+case "${1:-}" in
+    "") ;;
+    quick) export CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 ;;
+    *) die "no '$1': see this script's head" ;;
+esac
+if ! command -v zstd >/dev/null; then
+    needs_debian
+    apt-get -qq install -y zstd >/dev/null || die "apt could not install zstd (is this root?)"
+fi
+rm -rf "$work"
+mkdir -p "$work"
+build_environment
+again
+tag
+old_glibc
+venv
+chroots
+rm -rf "$work"

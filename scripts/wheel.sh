@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Builds the Python wheel of the last commit for x86-64 into target/wheels. docs/python.md says how to install it.
+#
+# The same commit gives the same bytes, wherever the clone is: the source is what git has of the commit, every date is the commit's, and
+# paths are mapped to fixed ones. scripts/test-wheel.sh holds it to that. The compilers must be the same. Needs Python and Rust; maturin and
+# Zig are fetched from PyPI into ${INNOKIT_SERVERS:-~/.cache/innokit}/ecosystem. Neither root nor a container. Safe to run again.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=scripts/debian.sh
+. scripts/debian.sh
+# shellcheck source=scripts/environments.sh
+. scripts/environments.sh
+
+target="$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd -P)"
+SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)"
+readonly target work="$target/wheel" wheels="$target/wheels"
+readonly source="$work/source"
+# The oldest glibc that Rust's standard library supports. Zig links against it, however new the one of this machine is.
+readonly tag=manylinux_2_17 triple=x86_64-unknown-linux-gnu
+export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
+umask 022
+
+# The source is the commit, not the work tree: what is not committed could not be built by anybody else.
+#
+# python/ becomes the folder above the crates. Cargo hashes the path of a dependency into the names of its symbols, and with them into the
+# order of its code: relative to the workspace if the crate is inside of it, absolute if it is not, as ../crates is not.
+export_source() {
+    [ -z "$(git status --porcelain)" ] || say "uncommitted changes are left out"
+    rm -rf "$source"
+    mkdir -p "$source/innokit"
+    # -m: files are as new as this run, so that cargo never takes an older build for up to date.
+    git archive HEAD | tar -x -m -C "$source/innokit"
+    mv "$source"/innokit/python/* "$source"
+    cp "$source"/innokit/LICENSE-* "$source"
+    sed -i -e 's,path = "\.\./crates/,path = "innokit/crates/,' -e 's,^\[workspace\]$,&\nexclude = ["innokit"],' "$source/Cargo.toml"
+    ! grep -n '"\.\./' "$source/Cargo.toml" || die "python/Cargo.toml has a path that is not of ../crates"
+}
+
+build() {
+    local cargo_home="${CARGO_HOME:-$HOME/.cargo}" flags
+    flags="--remap-path-prefix=$work=/build --remap-path-prefix=$source=/innokit --remap-path-prefix=$cargo_home=/cargo"
+    flags+=" --remap-path-prefix=$(rustc --print sysroot)=/rust -Clink-arg=-Wl,--build-id=none"
+    say "building for $tag"
+    rm -rf "$work/out"
+    (
+        cd "$source"
+        export RUSTFLAGS="$flags" CFLAGS_x86_64_unknown_linux_gnu="-ffile-prefix-map=$cargo_home=/cargo -ffile-prefix-map=$work=/build"
+        export CARGO_INCREMENTAL=0 CARGO_TARGET_DIR="$work/build"
+        # maturin finds Zig as a module of the interpreter that comes first.
+        PATH="$home/build/bin:$PATH" maturin build --quiet --release --locked --zig --target "$triple" --compatibility "$tag" --out "$work/out"
+    )
+}
+
+main() {
+    build_environment
+    export_source
+    build
+    rm -rf "$wheels"
+    mkdir -p "$wheels"
+    "$home/build/bin/python" scripts/settle-wheel.py "$work"/out/innokit-*.whl "$wheels" "$source" "$work" "${CARGO_HOME:-$HOME/.cargo}"
+    say "done: $(echo "$wheels"/*.whl)"
+}
+
+main "$@"
