@@ -79,3 +79,5 @@ for name in "${versions[@]}"; do
     say "with Python $(cut -d ' ' -f 1 "$home/$name/.version")"
     "$home/$name/bin/python" -m pytest -q python/tests/test_without_pyarrow.py python/tests/test_polars.py python/tests/test_command.py "$@"
 done
+say "the wheel that users get"
+scripts/test-wheel.sh quick
