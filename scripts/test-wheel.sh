@@ -69,7 +69,8 @@ old_glibc() {
         { cat "$work/log" >&2; die "an older glibc does not load the library"; }
     missing="$(grep -E 'not found|GLIBC' "$work/log" || :)"
     [ -z "$missing" ] || die "with an older glibc: $missing"
-    say "older glibc: loaded by that of $("$tree/ld-linux-x86-64.so.2" --version | head -n 1)"
+    # The library itself says what it is; its loader learnt to only later.
+    say "older glibc: loaded by $("$tree/ld-linux-x86-64.so.2" --library-path "$tree" "$tree/libc.so.6" | head -n 1)"
 }
 
 # What a user does, in the folder $1 with the wheel and a table: docs/python.md at its shortest.
