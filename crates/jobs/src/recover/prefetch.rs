@@ -28,7 +28,6 @@ use format::{PageSize, SpaceFormat, SpaceId};
 
 use super::load::{GroupId, pages_of};
 use super::place::walk;
-use super::survey::is_of_server;
 use super::tuning::engine;
 use crate::source::name::NameHint;
 use crate::source::read_up_to;
@@ -147,7 +146,7 @@ impl Spaces {
         let mut spaces = Self::default();
         // The plan reports what cannot be read.
         let _unread = walk(datadir, &mut |name, metadata| {
-            if metadata.is_file() && is_of_server(NameHint::of(name), name) {
+            if metadata.is_file() && NameHint::of(name).is_of_server(name) {
                 let path = datadir.join(name);
                 let head = File::open(&path).and_then(|file| read_up_to(&file, 0, PageSize::MAX.bytes()));
                 if let Some(format) = head.ok().and_then(|head| SpaceFormat::from_page0(&head).ok()) {

@@ -47,17 +47,6 @@ pub(super) struct Survey {
     notes: FileNotes,
 }
 
-/// Whether a server would use this file. Table files may be in any directory. Other tablespaces are top-level; further down, such files are
-/// copies.
-pub(super) fn is_of_server(hint: NameHint, name: &Path) -> bool {
-    match hint {
-        NameHint::Table => true,
-        // Files after the first do not start with page 0.
-        NameHint::System(1) | NameHint::Dictionary | NameHint::Undo => name.components().count() == 1,
-        _ => false,
-    }
-}
-
 /// Whether the name is one that backup tools give to a file that they compress or encrypt.
 pub(super) fn is_packed(name: &Path) -> bool {
     name.extension().is_some_and(|ending| ["qp", "gz", "zst", "lz4", "xbcrypt"].iter().any(|packed| ending == *packed))
@@ -120,7 +109,7 @@ impl Survey {
         let hint = NameHint::of(&last_name);
         if hint == NameHint::Link {
             self.links.push(name.to_path_buf());
-        } else if is_of_server(hint, &last_name) {
+        } else if hint.is_of_server(&last_name) {
             match Head::read(&datadir.join(name))? {
                 Some(head) => {
                     self.note(name, &head);

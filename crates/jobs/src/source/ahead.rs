@@ -7,13 +7,16 @@ use std::sync::Arc;
 
 use flow::{Counters, Cursor, FileSet, IoMode, ReadOptions, Reader};
 
+/// Takes the bytes of a file at an offset.
+type Take<'t, E> = dyn FnMut(u64, &[u8]) -> Result<(), E> + 't;
+
 /// Passes the first `len` bytes of a file to `take` in order, with their offset, or as many as there are. `failed` makes the error of a
 /// read that failed.
 pub(crate) fn each_piece<E>(
     (file, path): (&File, &Path),
     len: u64,
     io: IoMode,
-    take: &mut dyn FnMut(u64, &[u8]) -> Result<(), E>,
+    take: &mut Take<'_, E>,
     failed: impl Fn(io::Error) -> E,
 ) -> Result<(), E> {
     let files = FileSet::of_open(file.try_clone().map_err(&failed)?, path.to_path_buf(), len);

@@ -56,6 +56,17 @@ impl NameHint {
         }
     }
 
+    /// Whether a server uses the file with this name, relative to its datadir. Table files may be in any directory. Other tablespaces are
+    /// top-level; further down, such files are copies.
+    pub(crate) fn is_of_server(self, name: &Path) -> bool {
+        match self {
+            Self::Table => true,
+            // Files after the first do not start with page 0.
+            Self::System(1) | Self::Dictionary | Self::Undo => name.components().count() == 1,
+            _ => false,
+        }
+    }
+
     /// Whether a file with this name must hold InnoDB pages, so that any other content is damage.
     #[must_use]
     pub fn promises_pages(self) -> bool {

@@ -249,8 +249,7 @@ impl Truncation {
 
 /// The server's page size.
 fn page_size_of(datadir: &Path) -> Option<PageSize> {
-    let head =
-        File::open(&datadir.join("ibdata1")).and_then(|file| read_up_to(&file, 0, PageSize::MAX.bytes())).ok()?;
+    let head = File::open(datadir.join("ibdata1")).and_then(|file| read_up_to(&file, 0, PageSize::MAX.bytes())).ok()?;
     Some(SpaceFormat::from_page0(&head).ok()?.logical())
 }
 
