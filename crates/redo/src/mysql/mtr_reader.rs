@@ -24,6 +24,9 @@ use format::types::Lsn;
 const PAYLOAD_SIZE: u64 = (LOG_BLOCK_CHECKSUM - LOG_BLOCK_HDR_SIZE) as u64;
 /// Payload consumed at a time.
 const FILL_SIZE: usize = 1 << 20;
+/// Bytes of the longest mini-transaction that is read. The server's recovery gives up at `innodb_log_buffer_size` bytes, which are 16 or
+/// 64 MiB by default. Without a limit, a log whose blocks are sound but never end a mini-transaction would be kept in memory whole.
+const MTR_SIZE_MAX: usize = 256 << 20;
 /// The first format whose blocks have an epoch.
 const FORMAT_EPOCH: u32 = 6;
 
@@ -49,6 +52,8 @@ pub struct MtrReader {
     /// Payload of blocks; everything before `done` was returned.
     payload: Vec<u8>,
     done: usize,
+    /// What has been parsed of the mini-transaction at `done`, so that no record is parsed again when more payload comes.
+    group: Group,
     /// LSN of the next mini-transaction.
     at: Lsn,
     /// Whether the first of them has been found.
@@ -75,6 +80,7 @@ impl MtrReader {
             block_lsn: block_start(checkpoint),
             payload: Vec::new(),
             done: 0,
+            group: Group::default(),
             at: checkpoint,
             is_in_step: false,
             is_last_block: false,
@@ -147,38 +153,41 @@ impl MtrReader {
         self.met_encrypted
     }
 
-    /// The mini-transaction at `done`, if it is complete.
+    /// The mini-transaction at `done`, if it is complete. A fault ends the log.
     fn group(&mut self) -> Option<Group> {
-        let bytes = self.payload.get(self.done..).filter(|bytes| !bytes.is_empty())?;
-        let mut group = Group { len: 0, end: 0, skip: 0 };
-        loop {
-            let rest = bytes.get(group.len..)?;
-            let first = *rest.first()?;
-            let is_only = first & SINGLE_RECORD != 0 || first == MLOG_DUMMY_RECORD;
-            let fault = match parse(rest) {
-                Ok(_) if is_only && group.len > 0 => RecordFault::Kind(first),
-                Ok((_, len)) => {
-                    // Changes before the checkpoint are in the files.
-                    if self.at < self.checkpoint && advance(self.at, group.len as u64) < self.checkpoint {
-                        group.skip = group.len + len;
-                    }
-                    group.len += len;
-                    if first == MLOG_MULTI_REC_END {
-                        return Some(group);
-                    }
-                    group.end = group.len;
-                    if is_only {
-                        return Some(group);
-                    }
-                    continue;
-                }
-                Err(RecordFault::Length) => return None,
-                Err(fault) => fault,
-            };
-            self.fault = Some(RecordError { at: group.len, fault });
+        self.parse_group().unwrap_or_else(|fault| {
+            self.fault = Some(RecordError { at: self.group.len, fault });
             self.ended = true;
-            return None;
+            None
+        })
+    }
+
+    fn parse_group(&mut self) -> Result<Option<Group>, RecordFault> {
+        let bytes = self.payload.get(self.done..).unwrap_or_default();
+        let group = &mut self.group;
+        while let Some((rest, &first)) = bytes.get(group.len..).and_then(|rest| Some((rest, rest.first()?))) {
+            let len = match parse(rest) {
+                Ok((_, len)) => len,
+                Err(RecordFault::Length) => break,
+                Err(fault) => return Err(fault),
+            };
+            let is_only = first & SINGLE_RECORD != 0 || first == MLOG_DUMMY_RECORD;
+            if is_only && group.len > 0 {
+                return Err(RecordFault::Kind(first));
+            }
+            // Changes before the checkpoint are in the files.
+            if self.at < self.checkpoint && advance(self.at, group.len as u64) < self.checkpoint {
+                group.skip = group.len + len;
+            }
+            group.len += len;
+            if first != MLOG_MULTI_REC_END {
+                group.end = group.len;
+            }
+            if is_only || first == MLOG_MULTI_REC_END {
+                return Ok(Some(std::mem::take(group)));
+            }
         }
+        if bytes.len() > MTR_SIZE_MAX { Err(RecordFault::MtrSize) } else { Ok(None) }
     }
 
     /// Consumes blocks, and drops the payload that was returned.
@@ -223,6 +232,7 @@ impl MtrReader {
 }
 
 /// A mini-transaction in the payload.
+#[derive(Debug, Clone, Default)]
 struct Group {
     /// Length with its end record.
     len: usize,
@@ -230,4 +240,56 @@ struct Group {
     end: usize,
     /// Bytes of records from before the checkpoint.
     skip: usize,
+}
+
+#[cfg(test)]
+#[allow(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
+mod tests {
+    use super::*;
+    use crate::block::{LOG_BLOCK_FIRST_REC_GROUP, LOG_BLOCK_HDR_NO, block_number};
+    use format::page::checksum::crc32c;
+
+    const START: Lsn = Lsn(84_237_312);
+    /// `MLOG_WRITE_STRING` of 489 bytes to page 1 of tablespace 0: the payload of a block.
+    const RECORD: [u8; 7] = [30, 0, 1, 0x05, 0x46, 0x01, 0xE9];
+
+    /// 1 MiB of full blocks from `lsn` on, each one record of the same mini-transaction, which started at `START`.
+    fn endless(lsn: Lsn) -> Vec<u8> {
+        let mut blocks = vec![0xAB; 1 << 20];
+        for (number, block) in blocks.as_chunks_mut::<LOG_BLOCK_SIZE>().0.iter_mut().enumerate() {
+            let at = Lsn(lsn.0 + (number * LOG_BLOCK_SIZE) as u64);
+            block[..LOG_BLOCK_HDR_SIZE].fill(0);
+            block[LOG_BLOCK_HDR_NO..4].copy_from_slice(&block_number(at).to_be_bytes());
+            block[LOG_BLOCK_HDR_DATA_LEN..6].copy_from_slice(&512_u16.to_be_bytes());
+            let first = if at == START { 12_u16 } else { 0 };
+            block[LOG_BLOCK_FIRST_REC_GROUP..8].copy_from_slice(&first.to_be_bytes());
+            block[LOG_BLOCK_HDR_SIZE..][..RECORD.len()].copy_from_slice(&RECORD);
+            let crc = crc32c(&block[..LOG_BLOCK_CHECKSUM]);
+            block[LOG_BLOCK_CHECKSUM..].copy_from_slice(&crc.to_be_bytes());
+        }
+        blocks
+    }
+
+    #[test]
+    fn no_record_is_parsed_twice_when_a_long_mini_transaction_comes_in_pieces() {
+        let mut reader = MtrReader::new(5, START, Vec::new());
+        for mib in 0..4 {
+            let blocks = endless(Lsn(START.0 + (mib << 20)));
+            assert!(reader.next_mtr(&mut blocks.as_slice()).is_none());
+            assert_eq!(reader.group.len as u64, (mib + 1) * 2048 * PAYLOAD_SIZE, "where parsing goes on");
+            assert_eq!((reader.at(), reader.has_ended()), (Lsn(START.0 + 12), false));
+        }
+    }
+
+    #[test]
+    fn a_mini_transaction_that_never_ends_is_a_fault_and_not_kept_whole() {
+        let mut reader = MtrReader::new(5, START, Vec::new());
+        let fed = (0_u64..300).take_while(|mib| {
+            assert!(reader.next_mtr(&mut endless(Lsn(START.0 + (mib << 20))).as_slice()).is_none());
+            !reader.has_ended()
+        });
+        assert_eq!(fed.count(), 264, "MiB of blocks, of which 496 bytes in 512 are payload");
+        assert_eq!(reader.fault().map(|error| error.fault), Some(RecordFault::MtrSize));
+        assert!(reader.unfinished().is_empty());
+    }
 }

@@ -37,6 +37,9 @@ pub enum RecordFault {
     /// It would write the page's checksum or number, or move bytes from there.
     #[error("changes byte {0} of its page, which no record may change")]
     Offset(usize),
+    /// Its mini-transaction is longer than any server could recover.
+    #[error("belongs to a mini-transaction of more than 256 MiB")]
+    MtrSize,
     /// An invalid file name.
     #[error("names no file")]
     FileName,
