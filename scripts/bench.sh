@@ -332,12 +332,47 @@ recover() {
             row_of "the same, \`recover\` alone"
         done
     done
+    share_of_device_in_recovery
     rm -rf "$data/.crash/ours" "$data/.crash/theirs" "$data/.crash/.ours.server" "$data/.crash/.theirs.server"
     [ -d "$data/.crash/mariadb" ] || return 0
     say
     say '### `innokit bench recover`'
     say
     "$innokit" bench recover --progress never --on-device "$data/.crash" "$data/.crash/mariadb" | sed 's/^/    /'
+}
+
+# The seconds that fio needs for the bytes no recovery can do without, over the copy `ours`: it reads the log and the changed pages and,
+# at the same time, writes as many pages as have changed and syncs them. It does so in the order of the file, which no recovery has.
+fio_recover() {
+    local bytes pages
+    bytes="$("$innokit" redo info --json "$data/.crash/$recover_kind" | sed -n 's/^  "bytes": \([0-9]*\),*$/\1/p' | head -1)"
+    pages="$("$innokit" redo info --json "$data/.crash/$recover_kind" | sed -n 's/^  "pages": \([0-9]*\),*$/\1/p' | head -1)"
+    drop_caches
+    fio --filename="$data/.crash/ours/bench/crash.ibd" --direct=1 --ioengine=io_uring --bs=1m --iodepth=16 --end_fsync=1 \
+        --name=read --rw=read --io_size=$((bytes + pages * 16384)) \
+        --name=write --rw=write --io_size=$((pages * 16384)) --output-format=json 2>/dev/null |
+        awk -F: '/"job_runtime"/ { gsub(/[ ,]/, "", $2); if ($2 > most) most = $2 } END { print most / 1000 }'
+}
+
+# `recover` with memory for every page, against fio, pair by pair.
+share_of_device_in_recovery() {
+    local recover_kind recover_memory=3G pair ours device
+    if ! command -v fio >/dev/null; then say 'bench: fio is not installed: the share of the device is not measured' >&2; return; fi
+    say
+    say '### Share of the device in a recovery with 3G of memory: seconds of `fio` / seconds of `innokit recover`, cold, pair by pair'
+    say
+    say '| datadir | seconds of both | lowest | median | highest |'
+    say '|---|---|---|---|---|'
+    for recover_kind in ${RECOVER_KINDS:-mariadb mysql}; do
+        for ((pair = 0; pair < pairs; pair++)); do
+            crashed_copy ours
+            ours="$(timed ours_recover | cut -d' ' -f1)"
+            device="$(fio_recover)"
+            printf '%s %s\n' "$device" "$ours"
+        done | awk '{ print $1 / $2, $1, $2 }' | sort -n |
+            awk -v name="$recover_kind" '{ v[NR] = $1; both = both (NR > 1 ? ", " : "") sprintf("%.1f to %.1f", $2, $3) } END {
+                printf "| %s | %s | %.0f%% | %.0f%% | %.0f%% |\n", name, both, 100 * v[1], 100 * v[int((NR + 1) / 2)], 100 * v[NR] }'
+    done
 }
 
 # Every kind of read-ahead on MySQL's fragmented table, and on one that was used for some time.
