@@ -6,7 +6,7 @@
 //! * [`scan`]: the trees of a tablespace, read with each kind of read-ahead, direct and through the page cache.
 //! * [`aged`]: a table for it that was used for some time.
 //! * [`recover`]: a crashed datadir, recovered with one more idea each time, on the real device and on a simulated one.
-//! * [`kernels`]: every checksum on every path that the processor has.
+//! * [`kernels`]: every checksum on every path that the processor has, and the conversion of text.
 //!
 //! All of them report figures with their repetitions, take ratios within one round, and say what was cold and what was cached. Files are
 //! created in a directory of the run's own, and have no name while in use.
@@ -28,6 +28,7 @@ pub mod stats;
 
 mod scratch;
 mod target;
+mod texts;
 
 use std::io;
 use std::path::Path;

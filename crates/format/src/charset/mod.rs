@@ -1,7 +1,7 @@
 //! Converts text of every charset the servers know to UTF-8.
 //!
 //! ```text
-//! collation number -> Charset -> to_utf8: runs of ASCII by vector instructions, the rest by table or by `encoding_rs`
+//! collation number -> Charset -> to_utf8: runs of ASCII by vector instructions, other runs by table or by `encoding_rs`
 //! ```
 //!
 //! A byte sequence that is not a character of its charset becomes U+FFFD, where the servers print a question mark. UTF-8 is copied
@@ -120,15 +120,11 @@ impl Charset {
             Self::Single(upper) => single(bytes, out, |byte| upper.get(usize::from(byte & 0x7F)).copied()),
             Self::Ascii => single(bytes, out, |_| None),
             Self::Swe7 => bytes.iter().for_each(|byte| push(swe7(*byte), out)),
-            Self::Ucs2 => {
-                let (characters, rest) = bytes.as_chunks::<2>();
-                characters.iter().for_each(|code| push(char::from_u32(u16::from_be_bytes(*code).into()), out));
-                if !rest.is_empty() {
-                    push(None, out);
-                }
-            }
+            Self::Ucs2 => units(bytes, out, u16::from_be_bytes, |units, out| {
+                units.iter().for_each(|unit| push(char::from_u32(u16::from_be_bytes(*unit).into()), out));
+            }),
             Self::Utf16 => utf16(bytes, out, u16::from_be_bytes),
-            Self::Utf16Le => utf16(bytes, out, |[low, high]| u16::from_be_bytes([high, low])),
+            Self::Utf16Le => utf16(bytes, out, u16::from_le_bytes),
             Self::Utf32 => {
                 let (characters, rest) = bytes.as_chunks::<4>();
                 characters.iter().for_each(|code| push(char::from_u32(u32::from_be_bytes(*code)), out));
@@ -177,8 +173,29 @@ const fn swe7(byte: u8) -> Option<char> {
 }
 
 fn utf16(bytes: &[u8], out: &mut Vec<u8>, unit: impl Fn([u8; 2]) -> u16) {
-    let (units, rest) = bytes.as_chunks::<2>();
-    char::decode_utf16(units.iter().map(|bytes| unit(*bytes))).for_each(|character| push(character.ok(), out));
+    units(bytes, out, &unit, |units, out| {
+        char::decode_utf16(units.iter().map(|bytes| unit(*bytes))).for_each(|character| push(character.ok(), out));
+    });
+}
+
+/// Copies ASCII in runs and leaves runs of other units to `others`. No character has units of both kinds.
+fn units(bytes: &[u8], out: &mut Vec<u8>, unit: impl Fn([u8; 2]) -> u16, others: impl Fn(&[[u8; 2]], &mut Vec<u8>)) {
+    /// Units tested together: a vector's worth.
+    const TOGETHER: usize = 16;
+    let is_ascii = |bytes: &[u8; 2]| unit(*bytes) < 0x80;
+    let (mut units, rest) = bytes.as_chunks::<2>();
+    while !units.is_empty() {
+        let all = units.as_chunks::<TOGETHER>().0.iter();
+        let whole =
+            all.take_while(|some| some.iter().fold(0, |bits, bytes| bits | unit(*bytes)) < 0x80).count() * TOGETHER;
+        let tail = units.get(whole..).unwrap_or_default();
+        let (ascii, more) =
+            units.split_at(whole + tail.iter().position(|bytes| !is_ascii(bytes)).unwrap_or(tail.len()));
+        out.extend(ascii.iter().map(|bytes| unit(*bytes) as u8));
+        let (run, more) = more.split_at(more.iter().position(is_ascii).unwrap_or(more.len()));
+        others(run, out);
+        units = more;
+    }
     if !rest.is_empty() {
         push(None, out);
     }
@@ -215,6 +232,49 @@ impl Multi {
             return out.extend_from_slice(text.as_bytes());
         }
         while !bytes.is_empty() {
+            let (run, rest) = bytes.split_at(self.run(bytes));
+            match self.encoding().decode_without_bom_handling_and_without_replacement(run) {
+                Some(text) => out.extend_from_slice(text.as_bytes()),
+                // The decoder may resume in the middle of what the servers count as one character.
+                None => self.one_by_one(run, out),
+            }
+            let (ascii, others) = rest.split_at(Encoding::ascii_valid_up_to(rest));
+            out.extend_from_slice(ascii);
+            let (character, rest) = others.split_at(self.length(others).min(others.len()));
+            self.character(character, out);
+            bytes = rest;
+        }
+    }
+
+    /// Bytes of the characters at the start of `bytes` that `encoding_rs` reads as the servers do, if all of them exist.
+    fn run(self, bytes: &[u8]) -> usize {
+        let mut len = 0;
+        while let Some((rest, &first)) = bytes.get(len..).and_then(|rest| Some((rest, rest.first()?))) {
+            if first.is_ascii() {
+                len += Encoding::ascii_valid_up_to(rest);
+                continue;
+            }
+            let Some(character) = rest.get(..self.length(rest)) else { break };
+            if !self.is_character(character) || self.own(code(character)).is_some() {
+                break;
+            }
+            len += character.len();
+        }
+        len
+    }
+
+    /// Whether `encoding_rs`, if it accepts the bytes at all, reads them as one character.
+    const fn is_character(self, bytes: &[u8]) -> bool {
+        match self {
+            Self::Sjis => matches!(bytes, [0xA1..=0xDF] | [0x81..=0x9F | 0xE0..=0xFC, 0x40..=0xFF]),
+            Self::Gb18030 => matches!(bytes, [0x81..=0xFE, ..]),
+            // Its GBK reads digits in the second place as GB18030 does, and 0x80 as the sign of the euro.
+            _ => matches!(bytes, [0x81..=0xFE, 0x40..=0xFF, ..]),
+        }
+    }
+
+    fn one_by_one(self, mut bytes: &[u8], out: &mut Vec<u8>) {
+        while !bytes.is_empty() {
             let (ascii, rest) = bytes.split_at(Encoding::ascii_valid_up_to(bytes));
             out.extend_from_slice(ascii);
             let (character, rest) = rest.split_at(self.length(rest).min(rest.len()));
@@ -234,21 +294,31 @@ impl Multi {
         }
     }
 
+    /// The character that the servers read in this code, or `Some(None)` if they read none, where `encoding_rs` does otherwise.
+    fn own(self, code: u32) -> Option<Option<char>> {
+        let exceptions = self.exceptions();
+        if let Ok(at) = exceptions.binary_search_by_key(&code, |(code, _)| *code) {
+            return Some(exceptions.get(at).and_then(|(_, character)| char::from_u32((*character).into())));
+        }
+        let is_euc = matches!(self, Self::Ujis | Self::EucJpMs);
+        if is_euc { user_defined(code).map(Some) } else { None }
+    }
+
     fn character(self, bytes: &[u8], out: &mut Vec<u8>) {
         if bytes.is_empty() {
             return;
         }
-        let code = bytes.iter().fold(0, |code: u32, byte| code << 8 | u32::from(*byte));
-        let exceptions = self.exceptions();
-        if let Ok(at) = exceptions.binary_search_by_key(&code, |(code, _)| *code) {
-            return push(exceptions.get(at).and_then(|(_, character)| char::from_u32((*character).into())), out);
-        }
-        if let (Self::Ujis | Self::EucJpMs, Some(own)) = (self, user_defined(code)) {
-            return push(Some(own), out);
+        if let Some(own) = self.own(code(bytes)) {
+            return push(own, out);
         }
         let (text, is_none) = self.encoding().decode_without_bom_handling(bytes);
         if is_none { push(None, out) } else { out.extend_from_slice(text.as_bytes()) }
     }
+}
+
+/// The bytes of a character as one number.
+fn code(character: &[u8]) -> u32 {
+    character.iter().fold(0, |code: u32, byte| code << 8 | u32::from(*byte))
 }
 
 /// Ten rows at the end of both planes of EUC-JP are for user-defined characters.
@@ -261,4 +331,72 @@ fn user_defined(code: u32) -> Option<char> {
     };
     let is_own = (0xF5..=0xFE).contains(&row) && (0xA1..=0xFE).contains(&cell);
     if is_own { char::from_u32(plane + (row - 0xF5) * 94 + (cell - 0xA1)) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Multi::{Big5, EucJpMs, Gb2312, Gb18030, Sjis, Ujis};
+    use proptest::prelude::*;
+
+    /// Every other byte is likely to belong to a character; the rest is anything.
+    fn text() -> impl Strategy<Value = Vec<u8>> {
+        let pair = [0x81..=0xFE_u8, 0x30..=0xFE].prop_map(|pair| pair.to_vec());
+        let piece = prop_oneof![
+            4 => pair,
+            2 => "[ -~]{1,20}".prop_map(String::into_bytes),
+            1 => any::<[u8; 1]>().prop_map(|byte| byte.to_vec()),
+            1 => Just(vec![0x8F, 0xA2, 0xB7]),
+            1 => Just(vec![0x81, 0x5F]),
+        ];
+        proptest::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn runs_are_read_as_their_characters_are_one_by_one(bytes in text()) {
+            for multi in [Big5, EucJpMs, Gb18030, Gb2312, Sjis, Ujis] {
+                let (mut runs, mut singles) = (Vec::new(), Vec::new());
+                multi.to_utf8(&bytes, &mut runs);
+                multi.one_by_one(&bytes, &mut singles);
+                prop_assert_eq!(runs, singles, "{:?}", multi);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn runs_of_units_are_read_as_their_characters_are_one_by_one(
+            units in proptest::collection::vec(prop_oneof![3 => 0x20_u16..0x80, 1 => any::<u16>(), 1 => 0xD800..=0xDFFF_u16], 0..80),
+            is_odd: bool,
+        ) {
+            let characters = char::decode_utf16(units.iter().copied()).map(|unit| unit.unwrap_or(NO_CHARACTER));
+            let expected: String = characters.chain(is_odd.then_some(NO_CHARACTER)).collect();
+            let bytes = |bytes: fn(u16) -> [u8; 2]| {
+                units.iter().flat_map(|unit| bytes(*unit)).chain(is_odd.then_some(0)).collect::<Vec<u8>>()
+            };
+            for (charset, bytes) in [(Charset::Utf16, bytes(u16::to_be_bytes)), (Charset::Utf16Le, bytes(u16::to_le_bytes))] {
+                let mut out = Vec::new();
+                charset.to_utf8(&bytes, &mut out);
+                prop_assert_eq!(&String::from_utf8_lossy(&out), &expected);
+            }
+            let mut out = Vec::new();
+            Charset::Ucs2.to_utf8(&bytes(u16::to_be_bytes), &mut out);
+            let single = |unit: &u16| char::from_u32((*unit).into()).unwrap_or(NO_CHARACTER);
+            let expected: String = units.iter().map(single).chain(is_odd.then_some(NO_CHARACTER)).collect();
+            prop_assert_eq!(&String::from_utf8_lossy(&out), &expected);
+        }
+    }
+
+    #[test]
+    fn sound_text_is_one_run_up_to_a_character_that_the_servers_read_otherwise() {
+        let (text, _, is_lossy) = encoding_rs::SHIFT_JIS.encode("日本語 text テキスト");
+        assert!(!is_lossy);
+        assert_eq!(Sjis.run(&text), text.len());
+        let dash = [&text[..], &[0x81, 0x7C], &text[..]].concat();
+        assert_eq!(Sjis.run(&dash), text.len());
+        let mut out = Vec::new();
+        Sjis.to_utf8(&dash, &mut out);
+        assert_eq!(String::from_utf8_lossy(&out), "日本語 text テキスト\u{2212}日本語 text テキスト");
+    }
 }
