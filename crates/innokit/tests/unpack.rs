@@ -7,7 +7,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -164,6 +164,46 @@ fn members_that_are_compressed_are_what_is_in_them() {
     // What is not read stays as it came, and is no success.
     let run = unpack(&dir.file("a.xb", &member("shop/t.ibd.qp", b"qpress10")), &dir.path().join("qp"));
     assert!(run.status == 2 && run.text.contains("still packed  shop/t.ibd.qp"), "{}", run.text);
+}
+
+/// A stream has no holes. Only compressed pages get them back: the zeros of other pages are room for rows.
+#[test]
+fn page_compressed_tables_get_their_holes_back_and_no_other_table_gets_any() {
+    const PAGE: usize = 16 << 10;
+    let dir = Dir::new();
+    let plain = fixture("mysql-9.7/dynamic-16k.ibd");
+    // Pages 1 to 99 end with zeros; of these, the server compressed all but one.
+    let mut compressed = plain[..PAGE].to_vec();
+    for number in 1..100_usize {
+        let mut page = vec![0; PAGE];
+        page[..5000].fill(7);
+        page[24..26].copy_from_slice(&u16::to_be_bytes(if number == 50 { 17_855 } else { 14 }));
+        compressed.extend(page);
+    }
+    let archive = [
+        member("shop/plain.ibd", &[&plain[..PAGE], &vec![0; 99 * PAGE]].concat()),
+        member("shop/t.ibd", &compressed),
+        member("shop/packed.ibd.zst", &packings(&compressed)[1]),
+    ];
+    let to = dir.path().join("to");
+    let run = unpack(&dir.file("a.xb", &archive.concat()), &to);
+    assert_eq!(run.status, 0, "{}", run.errors);
+    let space = |name: &str| fs::metadata(to.join("shop").join(name)).expect("unpacked").blocks() * 512;
+    // What the file system takes for the same bytes with the same holes; as much as without, if it knows none.
+    let like = fs::File::create(to.join("like")).expect("made");
+    like.set_len(compressed.len() as u64).expect("sized");
+    for (number, page) in compressed.chunks(PAGE).enumerate() {
+        let used = if number == 0 || number == 50 { PAGE } else { 8192 };
+        like.write_all_at(&page[..used], (number * PAGE) as u64).expect("written");
+    }
+    like.sync_all().expect("durable");
+    let expected = like.metadata().expect("made").blocks() * 512;
+    for name in ["t.ibd", "packed.ibd"] {
+        assert!(fs::read(to.join("shop").join(name)).expect("read") == compressed, "{name}");
+        let slack = 16 << 10;
+        assert!(space(name) <= expected + slack, "{name}: {} bytes on disk, {expected} expected", space(name));
+    }
+    assert!(space("plain.ibd") >= 100 * PAGE as u64, "{}", space("plain.ibd"));
 }
 
 #[test]

@@ -6,10 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use crate::source::has_holes;
-
-/// Holes are whole blocks of the file system, which are no larger than this as a rule, in bytes.
-const BLOCK: usize = 4 << 10;
+use crate::source::{has_holes, used_before_hole};
 
 /// Where the copy of a file may have holes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +36,7 @@ impl Holes {
         // Pages without a hole between them are written together.
         let mut run = 0..0;
         for (start, page) in (0..).step_by(page).zip(bytes.chunks(page)) {
-            let end = start + used(page);
+            let end = start + used_before_hole(page);
             if run.end == start {
                 run.end = end;
             } else if end > start {
@@ -48,12 +45,6 @@ impl Holes {
         }
         write(run)
     }
-}
-
-/// The bytes before the hole that a page may end with.
-fn used(page: &[u8]) -> usize {
-    let zeros = page.iter().rev().take_while(|byte| **byte == 0).count();
-    (page.len() - zeros).next_multiple_of(BLOCK).min(page.len())
 }
 
 #[cfg(test)]
@@ -92,7 +83,7 @@ mod tests {
         // A file system that knows no holes gives both the same.
         assert!(space <= more, "{space} and {more}");
         assert_eq!(written(Holes::Writes, &vec![0; 3 * PAGE]).0, vec![0; 3 * PAGE]);
-        let used: Vec<usize> = bytes.chunks(PAGE).map(used).collect();
+        let used: Vec<usize> = bytes.chunks(PAGE).map(used_before_hole).collect();
         assert_eq!(used, [PAGE, 8192, 4096, 0, PAGE]);
     }
 

@@ -32,6 +32,15 @@ pub(crate) fn has_holes(file: &Metadata) -> bool {
     file.blocks() * 512 < file.len()
 }
 
+/// Holes are whole blocks of the file system, which are no larger than this as a rule, in bytes.
+const HOLE_ALIGN: usize = 4 << 10;
+
+/// The bytes of a page before the hole that it may end with.
+pub(crate) fn used_before_hole(page: &[u8]) -> usize {
+    let zeros = page.iter().rev().take_while(|byte| **byte == 0).count();
+    (page.len() - zeros).next_multiple_of(HOLE_ALIGN).min(page.len())
+}
+
 /// Up to `len` bytes of a file at `offset`; fewer where the file ends.
 pub(crate) fn read_up_to(file: &impl FileExt, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; len];

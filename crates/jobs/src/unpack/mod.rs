@@ -8,6 +8,7 @@
 //! All or nothing: if an archive is damaged, or a name leads outside the directory, everything is removed again.
 
 mod error;
+mod holes;
 mod source;
 mod target;
 

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use flow::durable::sync_directory;
 
 use super::error::{Result, UnpackError, failed, refused};
+use super::holes::punch;
 use super::source::{Decoded, of_bytes, pump};
 use crate::source::content::{Content, HEAD, Packing, packed_name, recognise};
 use crate::source::read_up_to;
@@ -109,7 +110,7 @@ impl UnpackDir {
             Some(_) => fs::remove_file(&path).map_err(failed(&path, "replacing the file"))?,
             None => place.parent().map_or(Ok(()), |above| self.directory(above))?,
         }
-        let file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&path);
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(FILE_MODE).open(&path);
         let file = file.map_err(failed(&path, "making the file"))?;
         self.files.insert(place.to_path_buf(), archive);
         Ok(file)
@@ -121,7 +122,7 @@ impl UnpackDir {
             return self.file(place, archive);
         }
         let path = self.root.join(place);
-        OpenOptions::new().write(true).open(&path).map_err(failed(&path, "opening the file"))
+        OpenOptions::new().read(true).write(true).open(&path).map_err(failed(&path, "opening the file"))
     }
 
     pub fn rename(&mut self, from: &Path, to: &Path, archive: usize) -> Result<()> {
@@ -155,9 +156,9 @@ impl UnpackDir {
             }
             Some((_, None)) => {
                 self.packed.insert(place.to_path_buf());
-                file.sync_all().map_err(failed(&path, "making the file durable"))
+                settle(&file, &path)
             }
-            _ => file.sync_all().map_err(failed(&path, "making the file durable")),
+            _ => settle(&file, &path),
         }
     }
 
@@ -180,7 +181,7 @@ impl UnpackDir {
             offset += bytes.len() as u64;
             Ok(())
         })?;
-        output.sync_all().map_err(failed(&path, "making the file durable"))?;
+        settle(&output, &path)?;
         self.remove(place, archive)
     }
 
@@ -234,4 +235,10 @@ impl UnpackDir {
             fs::remove_file(self.root.join(MARKER)).ok();
         }
     }
+}
+
+/// Gives a complete file its holes, and makes it durable.
+fn settle(file: &File, path: &Path) -> Result<()> {
+    punch(file).map_err(failed(path, "making holes in the file"))?;
+    file.sync_all().map_err(failed(path, "making the file durable"))
 }
