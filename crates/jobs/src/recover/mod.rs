@@ -218,6 +218,7 @@ pub(crate) fn recover_one(datadir: &Path, options: &RecoverOptions) -> Result<Re
         Some(to) if !options.dry_run => {
             let was_free = place::is_free(to);
             let done = check_and_copy(datadir, to, options, &keys).and_then(|()| recover_in_place(to, options, &keys));
+            let done = done.and_then(|done| outside::refuse_left(to, &keys).map(|()| done));
             // A failed copy would block the next run. A directory that was not empty before is not ours to remove.
             if done.is_err() && was_free {
                 discard(to);
@@ -303,7 +304,7 @@ fn check_and_copy(datadir: &Path, to: &Path, options: &RecoverOptions, keys: &Ke
     let log = open_log(datadir, false, options, keys)?;
     let wanted = Wanted::read(&log, memory, 0, options.until)?;
     let outside = if datadir.join(SHADOW_NAME).exists() {
-        Survey::take(datadir, &wanted)?.outside
+        Survey::take(datadir, &wanted, keys)?.outside
     } else {
         planning::plan(datadir, wanted, keys)?.outside
     };

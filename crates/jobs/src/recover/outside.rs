@@ -1,5 +1,6 @@
-//! Tablespaces outside the datadir: tables with `DATA DIRECTORY`. The datadir has a link file (`db/t.isl`) with the path of the data file,
-//! always `DIRECTORY/db/t.ibd`, and the log names them by that path.
+//! Tablespaces outside the datadir: tables with `DATA DIRECTORY`, and MySQL's general and undo tablespaces elsewhere. The datadir of a
+//! MariaDB server has a link file (`db/t.isl`) with the path of the data file, always `DIRECTORY/db/t.ibd`, and the log names them by that
+//! path. MySQL has the path in its dictionary only.
 //!
 //! In-place recovery works on the files where they are. In a copy of a datadir, however, these names still mean the original's files, and
 //! writing to those would destroy someone else's data. So a copy created by us has these files inside, where the server finds a table
@@ -11,8 +12,11 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use format::keyring::KeyStore;
+
 use super::durable::{make_directories, make_like, sync_directory_of};
 use super::error::{Result, failed, refused};
+use crate::source::catalog::outside_of_mysql;
 use crate::source::identity_of;
 
 /// Marks a copy that has the original's outside files inside.
@@ -48,7 +52,33 @@ impl Outside {
     }
 }
 
-/// The place of an outside file in a copy: `db/t.ibd`.
+/// Files outside of a datadir of MySQL that belong to it, by the names in its log and in its dictionary, if that can be read. None in a
+/// copy that has them inside.
+pub(super) fn of_mysql<'n>(datadir: &Path, in_log: impl Iterator<Item = &'n String>, keys: &KeyStore) -> Vec<PathBuf> {
+    if Outside::of(datadir) == Outside::MovedIn {
+        return Vec::new();
+    }
+    // In a crashed datadir, pages of the dictionary may be torn. What is missed then and was changed is missing to the plan.
+    let mut files = outside_of_mysql(datadir, keys).unwrap_or_default();
+    let is_outside = |path: &PathBuf| path.is_absolute() && !path.starts_with(datadir);
+    files.extend(in_log.map(PathBuf::from).filter(is_outside));
+    files
+}
+
+/// Fails if a recovered copy of a datadir of MySQL still lacks a tablespace that its dictionary names outside: the server would start on
+/// the original's file. It happens if the dictionary could not be read before recovery.
+pub(super) fn refuse_left(copy: &Path, keys: &KeyStore) -> Result<()> {
+    let outside = outside_of_mysql(copy, keys).unwrap_or_default();
+    match outside.iter().find(|path| path.exists()) {
+        None => Ok(()),
+        Some(path) => refused(format!(
+            "{} is outside the datadir, which was not known before the recovery: recover in place, or copy the file and try again",
+            path.display()
+        )),
+    }
+}
+
+/// The place of a table's outside file in a copy: `db/t.ibd`.
 pub(super) fn inside(path: &Path) -> Option<PathBuf> {
     Some(Path::new(path.parent()?.file_name()?).join(path.file_name()?))
 }

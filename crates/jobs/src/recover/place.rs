@@ -17,7 +17,7 @@ use super::{outside, unfinished};
 use crate::source::ahead::each_piece;
 use crate::source::backup::BackupNotes;
 use crate::source::has_holes;
-use crate::source::name::NameHint;
+use crate::source::name::{NameHint, places_inside};
 use crate::source::redo_log::{COPIED_LOG, REDO_DIR};
 
 const LOG: &str = "ib_logfile0";
@@ -168,8 +168,10 @@ pub(super) fn copy_unfinished(from: &Path, to: &Path, outside: &[PathBuf]) -> Re
 /// The outside files, each with its place in the copy.
 fn moves<'p>(from: &Path, outside: &'p [PathBuf]) -> Result<Vec<(&'p PathBuf, PathBuf)>> {
     let mut moves: Vec<(&PathBuf, PathBuf)> = Vec::new();
+    // MariaDB has nothing but tables outside.
+    let tried = if from.join("mysql.ibd").is_file() { 2 } else { 1 };
     for source in outside {
-        let target = outside::inside(source).filter(|target| {
+        let target = places_inside(source).take(tried).find(|target| {
             let is_new = moves.iter().all(|(_, other)| other != target);
             is_new && !from.join(target).exists() && target.parent().is_some_and(|dir| from.join(dir).is_dir())
         });

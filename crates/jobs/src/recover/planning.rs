@@ -53,7 +53,7 @@ fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeyStore) -> Result<RecoverP
     if let Some((space, name)) = &wanted.strange {
         return refused(format!("tablespace {space} is called `{name}`, which no server would choose"));
     }
-    let mut survey = Survey::take(datadir, &wanted)?;
+    let mut survey = Survey::take(datadir, &wanted, keys)?;
     if wanted.is_backup && wanted.grammar == Grammar::MySql {
         refuse_without_dictionary(datadir, &survey)?;
     }

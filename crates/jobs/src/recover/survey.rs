@@ -6,14 +6,17 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use format::bytes::be;
+use format::keyring::KeyStore;
 use format::page::fil::{FIL_PAGE_LSN, FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID};
 use format::page::fsp::FSP_SPACE_ID;
 use format::{Lsn, PageNo, PageSize, SpaceId};
 
+use redo::record::Grammar;
+
 use super::backup_files::FileNotes;
 use super::error::{Result, failed, refused};
 use super::head::Head;
-use super::outside::refuse_open;
+use super::outside::{self, refuse_open};
 use super::place::walk;
 use super::system::SystemFiles;
 use super::wanted::Wanted;
@@ -61,8 +64,8 @@ fn states_space(page0: &[u8], space: SpaceId) -> bool {
 }
 
 impl Survey {
-    /// Examines every file named like a tablespace, and outside files named by the log or a link file.
-    pub fn take(datadir: &Path, wanted: &Wanted) -> Result<Self> {
+    /// Examines every file named like a tablespace, and outside files named by the log, a link file or MySQL's dictionary.
+    pub fn take(datadir: &Path, wanted: &Wanted, keys: &KeyStore) -> Result<Self> {
         let system = SystemFiles::find(datadir)?;
         let newest = NewestPage { path: PathBuf::new(), page_no: PageNo(0), lsn: Lsn(0) };
         let files = HashMap::new();
@@ -82,25 +85,40 @@ impl Survey {
         if wanted.is_backup {
             return Ok(survey);
         }
-        let links = std::mem::take(&mut survey.links).into_iter();
+        survey.look_outside(datadir, wanted, keys)?;
+        Ok(survey)
+    }
+
+    fn look_outside(&mut self, datadir: &Path, wanted: &Wanted, keys: &KeyStore) -> Result<()> {
+        let links = std::mem::take(&mut self.links).into_iter();
         let linked = links.filter_map(|link| link_target(&datadir.join(link)).ok());
-        let named = wanted.names_outside().cloned();
+        let named = wanted.names_outside().cloned().chain(linked.filter(|path| path.is_absolute()));
+        // MySQL has no link files, and its log has only the names of new files. If the dictionary cannot be read before recovery, any other
+        // tablespace that the log changes is missing.
+        let is_mysql = wanted.grammar == Grammar::MySql;
+        let listed = if is_mysql { outside::of_mysql(datadir, wanted.said.values(), keys) } else { Vec::new() };
         let mut seen = HashSet::new();
-        for path in named.chain(linked.filter(|path| path.is_absolute())) {
+        for path in named.chain(listed) {
             // A dangling link is left over from a dropped table.
             let Ok(file) = fs::metadata(&path) else { continue };
             if !file.is_file() || !seen.insert((file.dev(), file.ino())) {
                 continue;
             }
             if let Some(head) = Head::read(&path)? {
-                survey.note(&path, &head);
-                survey.files.entry(head.format.space()).or_default().push(path.clone());
+                let files = self.files.entry(head.format.space()).or_default();
+                // MySQL's server takes what is in the datadir, as in a copy that it has not started on yet.
+                if is_mysql && !files.is_empty() {
+                    continue;
+                }
+                files.push(path.clone());
+                self.note(&path, &head);
+            } else if is_mysql {
+                self.unsound.push(path.clone());
             }
-            survey.outside.push(path);
+            self.outside.push(path);
         }
-        survey.outside.sort();
-        refuse_open(&survey.outside)?;
-        Ok(survey)
+        self.outside.sort();
+        refuse_open(&self.outside)
     }
 
     fn look_at(&mut self, datadir: &Path, name: &Path) -> Result<()> {

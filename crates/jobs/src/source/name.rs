@@ -1,6 +1,6 @@
 //! What a file's name suggests. Only a hint: the content decides what the file is.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::report::file_kind::FileKind;
 
@@ -104,6 +104,14 @@ pub(crate) fn table_of_path(path: &Path) -> Option<String> {
 /// The number after `prefix`, if only digits follow it.
 fn numbered(name: &str, prefix: &str) -> Option<u32> {
     name.strip_prefix(prefix)?.parse().ok()
+}
+
+/// The places that a tablespace from outside a datadir may have in a copy that has it inside: that of a table, or the datadir itself, for
+/// tablespaces of MySQL that are in no schema's directory. Relative to the datadir.
+pub(crate) fn places_inside(path: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let file = path.file_name().map(Path::new);
+    let schema = path.parent().and_then(Path::file_name).filter(|_| NameHint::of(path) != NameHint::Undo);
+    [schema.zip(file).map(|(schema, file)| Path::new(schema).join(file)), file.map(PathBuf::from)].into_iter().flatten()
 }
 
 #[cfg(test)]

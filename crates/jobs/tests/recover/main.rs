@@ -19,6 +19,7 @@ mod mishaps;
 mod mysql;
 mod mysql_cut;
 mod mysql_load;
+mod mysql_outside;
 mod mysql_until;
 mod mysql_zip;
 mod page_compressed;

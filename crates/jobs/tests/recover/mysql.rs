@@ -157,7 +157,7 @@ fn forget_unbegun_truncations(datadir: &Path) {
 }
 
 /// Gives a copied datadir the options that `server.sh` starts its server with. Its control directory.
-fn set_options(datadir: &Path, options: &[&str]) -> PathBuf {
+pub fn set_options(datadir: &Path, options: &[&str]) -> PathBuf {
     let control = datadir.with_file_name(format!(".{}.server", datadir.file_name().expect("a name").display()));
     fs::create_dir_all(&control).expect("makes the directory");
     fs::write(control.join("options"), options.join("\n") + "\n").expect("writes");
@@ -354,6 +354,9 @@ const ENCRYPTED: &str = "CREATE DATABASE tde; USE tde; SET SESSION cte_max_recur
     INSERT INTO e (a, b, c) WITH RECURSIVE n AS (SELECT 1 AS s UNION ALL SELECT s+1 FROM n WHERE s < 3000)
         SELECT s, SHA2(s, 224), REPEAT(SHA2(s, 224), s%30) FROM n;
     INSERT INTO p (a, b, c) SELECT a, b, c FROM e; UPDATE e SET a = a+1 WHERE id%3 = 0; DELETE FROM e WHERE id%7 = 1;
+    CREATE TABLE z (id INT PRIMARY KEY AUTO_INCREMENT, a INT, b VARCHAR(120), c TEXT, KEY (a))
+        ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE=4 ENCRYPTION='Y';
+    INSERT INTO z (a, b, c) SELECT a, b, c FROM e; UPDATE z SET c = REVERSE(c), a = a+1 WHERE id%3 = 0; DELETE FROM z WHERE id%4 = 1;
     ALTER TABLE p ENCRYPTION='Y'; UPDATE p SET b = REPEAT('q', a%100) WHERE id%5 = 1; DELETE FROM p WHERE id%11 = 3;";
 
 #[test]
@@ -409,7 +412,7 @@ fn what_mysql_encrypted_is_recovered_with_its_keyring_and_stays_encrypted() {
     let ours = Server::again_kind("mysql", &ours);
     let theirs = Server::again_kind("mysql", &theirs);
     assert_started_without_recovery(&ours, &theirs);
-    for table in ["tde.e", "tde.p", "shop.n", "shop.blobs", "shop.row_redundant"] {
+    for table in ["tde.e", "tde.p", "tde.z", "shop.n", "shop.blobs", "shop.row_redundant"] {
         let ask = |server: &Server| {
             let questions = ["CHECKSUM TABLE", "CHECK TABLE", "SHOW CREATE TABLE", "SELECT COUNT(*) FROM"];
             questions.map(|question| server.ask(&format!("{question} {table}"))).concat()

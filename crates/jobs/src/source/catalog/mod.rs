@@ -35,7 +35,7 @@ pub use self::compare::index_of;
 use self::datadir::Says;
 pub use self::datadir::{Catalog, CatalogFinding, Held};
 use self::ddl_log::FilesInDdl;
-use self::entry::Dictionary;
+use self::entry::{Dictionary, Entry, Holds};
 use self::log::FileEvents;
 pub(crate) use self::ring::changes_page;
 use super::datadir::{Candidate, Inventory};
@@ -101,6 +101,20 @@ impl Catalog {
         let files = dictionary.entries.iter().filter(|entry| !entry.is_discarded).flat_map(|entry| &entry.files);
         files.filter(|file| !file.starts_with(&self.root)).cloned().collect()
     }
+}
+
+/// Files of tables, general tablespaces and undo logs that the dictionary of MySQL names outside of the datadir `root`.
+///
+/// # Errors
+/// Why the dictionary cannot be read, as a clause. In a crashed datadir its pages may be torn.
+pub(crate) fn outside_of_mysql(root: &Path, keys: &KeyStore) -> Result<Vec<PathBuf>, String> {
+    let space = open_dictionary(&[root.join("mysql.ibd")], keys, None)?;
+    let dictionary = mysql::read(&space, root)?;
+    let entries = dictionary.entries.into_iter();
+    let is_wanted =
+        |entry: &Entry| !entry.is_discarded && matches!(entry.holds, Holds::Table | Holds::Several | Holds::Undo);
+    let files = entries.filter(is_wanted).flat_map(|entry| entry.files);
+    Ok(files.filter(|file| file.is_absolute() && !file.starts_with(root)).collect())
 }
 
 impl Says {

@@ -13,13 +13,17 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
+use format::bytes::be;
+use format::page::fil::FIL_PAGE_SPACE_ID;
 use format::page::sdi::SdiKind;
 use format::schema::TableDef;
 use format::schema::sdi::from_sdi;
 
 use super::entry::{DdlStep, Dictionary, Entry, Holds, TreeAt};
 use super::rows::{DictionaryRow, DictionaryTable, Which};
-use crate::source::name::NameHint;
+use crate::source::files::File;
+use crate::source::name::{NameHint, places_inside};
+use crate::source::read_up_to;
 use crate::tree::{Opener, Tablespace, sdi};
 
 /// Value of `tables.hidden`: an intermediate table of an ALTER TABLE.
@@ -163,7 +167,7 @@ impl Reader<'_> {
             let number = row.id("tablespace_id").and_then(|id| numbers.get(&id));
             let entry = number.and_then(|number| entries.get_mut(number));
             if let (Some(entry), Some(file)) = (entry, row.text("file_name")) {
-                entry.files.push(place(root, &file));
+                entry.files.push(moved_in(root, entry.space, place(root, &file)));
             }
             Ok(())
         })?;
@@ -235,6 +239,19 @@ fn holds(number: u64, name: &str) -> Holds {
         _ if name.contains('/') => Holds::Table,
         _ => Holds::Several,
     }
+}
+
+/// Where a tablespace is whose file the dictionary names. If that is outside the datadir, but the datadir has such a file of the same
+/// tablespace, this is a copy in which it was moved inside: a server takes the file that it finds, and notes its place.
+fn moved_in(root: &Path, space: u32, file: PathBuf) -> PathBuf {
+    if file.starts_with(root) {
+        return file;
+    }
+    let is_it = |path: &PathBuf| {
+        let head = File::open(path).and_then(|file| read_up_to(&file, 0, FIL_PAGE_SPACE_ID + 4));
+        head.is_ok_and(|head| be::u32_at(&head, FIL_PAGE_SPACE_ID) == Some(space))
+    };
+    places_inside(&file).map(|place| root.join(place)).find(is_it).unwrap_or(file)
 }
 
 /// The file for the dictionary's `name`, in the datadir `root`.
