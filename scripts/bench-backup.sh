@@ -5,7 +5,8 @@
 # the page cache, and a release build with the feature `sql`. PAIRS=5, KINDS='mariadb mysql' and PARTS='speed restore cost archive' can be set.
 #
 #   speed    a full backup of an idle server, cold, beside `cp -r` of its datadir and beside mariadb-backup
-#   restore  restore and start of the server, beside `mariadb-backup --prepare` and start, of backups taken under load
+#   restore  restore and start of the server, beside `mariadb-backup --prepare` and start, of backups taken under load;
+#            RESTORE_MEMORY='default 512M' can be set
 #   cost     transactions per second beside a backup
 #   archive  transactions per second beside the archiver
 set -euo pipefail
@@ -167,9 +168,20 @@ set_under_load() {
     stop_load
     mv "$root/set" "$root/set-$1"
 }
-restored() { "$innokit" restore "$root/set-$1" --to "$root/out"; }
-recovered() { "$innokit" recover --in-place "$root/out"; }
-prepared() { server tool mariadb-backup --no-defaults --prepare --use-memory=512M --target-dir="$root/out"; }
+# With the memory of $restore_memory, or what each program takes by itself: 512M and 100M.
+own_memory() { [ "$restore_memory" = default ] || printf -- '--memory\n%s\n' "$restore_memory"; }
+tool_memory() { [ "$restore_memory" = default ] || printf -- '--use-memory=%s\n' "$restore_memory"; }
+# shellcheck disable=SC2046 # words
+restored() { "$innokit" restore $(own_memory) "$root/set-$1" --to "$root/out"; }
+# shellcheck disable=SC2046
+recovered() { "$innokit" recover $(own_memory) --in-place "$root/out"; }
+# shellcheck disable=SC2046
+prepared() { server tool mariadb-backup --no-defaults --prepare $(tool_memory) --target-dir="$root/out"; }
+# As its manual says, for a backup that is to be kept: prepared, and copied to the datadir.
+prepared_and_copied() {
+    prepared && mv "$root/out" "$root/prepared" &&
+        server tool mariadb-backup --no-defaults --copy-back --target-dir="$root/prepared" --datadir="$root/out"
+}
 # mariadb-backup restores in place, too, if the backup may be moved: this is the cheapest way that it has.
 copy_of() { rm -rf "$root/out" && cp -r "$root/set-$1" "$root/out" && drop_caches; }
 
@@ -181,6 +193,7 @@ then_start() {
     stop_out
 }
 
+# restore_pairs NAME OURS SET THEIRS
 restore_pairs() {
     local name="$1" pair row
     shift
@@ -189,22 +202,26 @@ restore_pairs() {
         if [ "$1" = restored ]; then drop_caches; else copy_of "$2"; fi
         row="$(then_start "$1" "$2")"
         copy_of tool
-        printf '%s %s\n' "$row" "$(then_start prepared)" >>"$work/rows"
+        printf '%s %s\n' "$row" "$(then_start "$3")" >>"$work/rows"
+        rm -rf "$root/prepared"
     done
     row_of "$name"
     awk '{ printf "%s%.1f s to %.1f s", (NR > 1 ? ", " : "    seconds with the start: "), $1, $3 } END { print "" }' "$work/rows" >&2
 }
 
 restore() {
+    local restore_memory
     if [ "$kind" = mysql ]; then return 0; fi
     start "$root/$kind"
     set_under_load ours
     set_under_load tool
     server stop "$root/$kind"
-    heading "Restore and start of $kind, against \`mariadb-backup --prepare\` and start; both with 512M, cold; $("$innokit" redo info "$root/set-tool" | sed -n 's/^state *to recover: //p') in the tool's backup, $("$innokit" redo info "$root/set-ours" | sed -n 's/^state *to recover: //p') in ours"
-    restore_pairs 'the same backup of mariadb-backup: `innokit recover --in-place`' recovered tool
-    restore_pairs 'the same backup, `innokit restore`, which copies it' restored tool
-    restore_pairs 'its own backup, `innokit restore`, which copies it' restored ours
+    heading "Restore and start of $kind, against \`mariadb-backup --prepare\` and start; cold; $("$innokit" redo info "$root/set-tool" | sed -n 's/^state *to recover: //p') in the tool's backup, $("$innokit" redo info "$root/set-ours" | sed -n 's/^state *to recover: //p') in ours"
+    for restore_memory in ${RESTORE_MEMORY:-default 512M}; do
+        restore_pairs "memory $restore_memory: the tool's backup, \`recover --in-place\` to \`--prepare\`" recovered tool prepared
+        restore_pairs "memory $restore_memory: the tool's backup, \`restore\` to \`--prepare\` and \`--copy-back\`" restored tool prepared_and_copied
+        restore_pairs "memory $restore_memory: each its own backup, \`restore\` to \`--prepare\`, which copies nothing" restored ours prepared
+    done
     rm -rf "$root"/set-*
 }
 
