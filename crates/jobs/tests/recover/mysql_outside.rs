@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::mysql::{assert_started_without_recovery, run, set_options};
 use crate::server::{Server, copy, datadir};
-use crate::{assert_sound, files_of};
+use crate::{assert_sound, files_of, findings_of};
 
 const TABLES: [&str; 6] = ["far.near", "far.t", "far.kept", "far.parts", "far.general", "far.late"];
 /// Names of the files outside, below their directory.
@@ -85,6 +85,12 @@ fn content(server: &Server) -> Vec<String> {
     TABLES.iter().map(|table| ask(table)).inspect(|answer| assert!(answer.contains("status\tOK"), "{answer}")).collect()
 }
 
+/// Files of which `check` says that the dictionary has another one outside.
+fn twins(datadir: &Path) -> usize {
+    let findings = findings_of(datadir, &KeyFiles::default());
+    findings.iter().filter(|finding| finding.message.contains("innodb_directories names")).count()
+}
+
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn tablespaces_outside_a_datadir_of_mysql_are_recovered_where_they_are_and_move_into_copies() {
@@ -101,6 +107,7 @@ fn tablespaces_outside_a_datadir_of_mysql_are_recovered_where_they_are_and_move_
     assert_eq!(crash.both(), before, "the original is as it was");
     assert!(FILES.iter().all(|name| copied.join(name).is_file()), "{:?}", files_of(&copied));
     assert_sound(&copied, &KeyFiles::default());
+    assert_eq!(twins(&copied), FILES.len());
 
     // While a process has one of the files open, they may be another server's.
     let open = fs::File::open(crash.elsewhere.join("far/kept.ibd")).expect("opens");
@@ -132,6 +139,7 @@ fn tablespaces_outside_a_datadir_of_mysql_are_recovered_where_they_are_and_move_
     // A copy does without the other directory, and its server forgets it.
     fs::rename(&crash.elsewhere, dir.path().join("away")).expect("renamed");
     set_options(&copied, &["--innodb-page-size=16k", "--log-error-verbosity=3"]);
+    assert_eq!(twins(&copied), 0);
     let server = Server::again_kind("mysql", &copied);
     let at = crash.elsewhere.display();
     let clauses = [format!(" DATA DIRECTORY='{at}/'"), format!(" DATA DIRECTORY = '{at}'")];

@@ -77,6 +77,7 @@ impl<'c> Compare<'c> {
         let mut opener = Opener::new();
         for entry in &self.dictionary.entries {
             self.entry(entry, &mut opener);
+            self.twin(entry);
         }
         let mut unclaimed: Vec<&Tablespace> = self.by_number.values().flatten().copied().collect();
         unclaimed.retain(|space| !self.expected.contains(space.path()));
@@ -91,6 +92,18 @@ impl<'c> Compare<'c> {
             let message = format!("a partial backup: it lacks {} tables that its dictionary names", self.left_out);
             self.say(self.catalog.root.clone(), None, ("partial_backup", Severity::Notice), message);
         }
+    }
+
+    /// MySQL starts on a copy of a datadir that has the files from outside inside, but not if it sees the others too.
+    fn twin(&mut self, entry: &Entry) {
+        let (Some(file), Some(twin)) = (entry.files.first(), &entry.twin) else { return };
+        let message = format!(
+            "{} is also {}, where the dictionary has it: MySQL takes the file in the datadir, but does not start if innodb_directories names \
+             the other one's directory",
+            entry.called(),
+            twin.display()
+        );
+        self.say(file.clone(), None, ("duplicate_space", Severity::Notice), message);
     }
 
     fn say(

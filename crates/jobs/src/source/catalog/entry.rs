@@ -26,6 +26,8 @@ pub(super) struct Entry {
     pub holds: Holds,
     /// Where its files should be, in order.
     pub files: Vec<PathBuf>,
+    /// Another file of it, outside the datadir, which is the one that the dictionary names.
+    pub twin: Option<PathBuf>,
     /// The trees in it.
     pub trees: Vec<TreeAt>,
     /// `ALTER TABLE ... DISCARD TABLESPACE` took its file away.
@@ -79,7 +81,7 @@ pub(super) struct TreeAt {
 impl Entry {
     pub fn new(name: String, space: u32, holds: Holds) -> Self {
         let (files, trees) = (Vec::new(), Vec::new());
-        Self { name, space, holds, files, trees, is_discarded: false, is_intermediate: false }
+        Self { name, space, holds, files, twin: None, trees, is_discarded: false, is_intermediate: false }
     }
 
     /// For messages: `table shop.orders`, `tablespace general`.

@@ -167,7 +167,10 @@ impl Reader<'_> {
             let number = row.id("tablespace_id").and_then(|id| numbers.get(&id));
             let entry = number.and_then(|number| entries.get_mut(number));
             if let (Some(entry), Some(file)) = (entry, row.text("file_name")) {
-                entry.files.push(moved_in(root, entry.space, place(root, &file)));
+                let file = place(root, &file);
+                let inside = moved_in(root, entry.space, &file);
+                entry.twin = inside.is_some().then(|| file.clone()).filter(|file| is_space(file, entry.space));
+                entry.files.push(inside.unwrap_or(file));
             }
             Ok(())
         })?;
@@ -241,17 +244,18 @@ fn holds(number: u64, name: &str) -> Holds {
     }
 }
 
-/// Where a tablespace is whose file the dictionary names. If that is outside the datadir, but the datadir has such a file of the same
-/// tablespace, this is a copy in which it was moved inside: a server takes the file that it finds, and notes its place.
-fn moved_in(root: &Path, space: u32, file: PathBuf) -> PathBuf {
+/// The file inside the datadir of a tablespace whose file is outside by the dictionary. This is a copy in which it was moved inside: a
+/// server takes the file that it finds, and notes its place.
+fn moved_in(root: &Path, space: u32, file: &Path) -> Option<PathBuf> {
     if file.starts_with(root) {
-        return file;
+        return None;
     }
-    let is_it = |path: &PathBuf| {
-        let head = File::open(path).and_then(|file| read_up_to(&file, 0, FIL_PAGE_SPACE_ID + 4));
-        head.is_ok_and(|head| be::u32_at(&head, FIL_PAGE_SPACE_ID) == Some(space))
-    };
-    places_inside(&file).map(|place| root.join(place)).find(is_it).unwrap_or(file)
+    places_inside(file).map(|place| root.join(place)).find(|path| is_space(path, space))
+}
+
+fn is_space(path: &Path, space: u32) -> bool {
+    let head = File::open(path).and_then(|file| read_up_to(&file, 0, FIL_PAGE_SPACE_ID + 4));
+    head.is_ok_and(|head| be::u32_at(&head, FIL_PAGE_SPACE_ID) == Some(space))
 }
 
 /// The file for the dictionary's `name`, in the datadir `root`.
