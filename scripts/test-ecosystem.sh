@@ -6,7 +6,8 @@
 # Virtual environments are kept in ${INNOKIT_SERVERS:-~/.cache/innokit}/ecosystem: `build` has maturin, `full` has pyarrow, Polars, DuckDB,
 # pandas 3 and pytest, `bare` has Polars, DuckDB and pytest but no pyarrow and no pandas, `cluster` has Spark, Ray and Daft with pandas 2.
 # `oldest` and `newest` are as `bare`, with Python 3.10 and the newest that this machine has, in PATH or in pyenv, if it has them.
-# Spark takes Java 17 or later, which is installed if there is none. The wheel is built with the profile and into the
+# Spark takes Java 17 or later, which is installed if there is none. Tests of buckets start an S3 server, which scripts/install-cloud.sh builds
+# with Go. The wheel is built with the profile and into the
 # target folder of `cargo test`, so that what that has compiled is not compiled again; it is installed anew on every run.
 # INNOKIT_DATADIRS: datadirs of scripts/make-datadirs.sh; the tests that read them, or start servers, run only if it is set.
 set -euo pipefail
@@ -26,6 +27,7 @@ interpreters() {
 }
 
 build_environment
+[ -z "${INNOKIT_DATADIRS:-}" ] || scripts/install-cloud.sh
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
 environment full pyarrow polars duckdb pandas pytest
 environment bare polars duckdb pytest

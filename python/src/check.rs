@@ -8,6 +8,7 @@ use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use jobs::report::document::{Finding, Pending, Severity};
 use jobs::report::watcher::Watcher;
 use jobs::source::keys::KeyFiles;
+use jobs::source::remote;
 use jobs::table::TableFinding;
 use jobs::{Check, CheckOptions, Portion, TableOptions, tables_watched};
 use pyo3::exceptions::PyValueError;
@@ -18,6 +19,7 @@ use crate::arguments::{self, KeyFile, Paths};
 use crate::capsule;
 use crate::failure::Failure;
 use crate::schema::Schema as PySchema;
+use crate::storage;
 use crate::wait::interruptible;
 
 /// A finding of either check.
@@ -170,7 +172,7 @@ pub fn check(
     key_file: Option<KeyFile>,
     max_findings: usize,
 ) -> PyResult<Report> {
-    let (paths, workers) = (paths.into_list(), arguments::workers(threads)?);
+    let (paths, workers) = (storage::entered(paths.into_list())?, arguments::workers(threads)?);
     let keys = arguments::keys(keyring, key_file);
     let stop = Arc::new(AtomicBool::new(false));
     let watcher = Watcher::new(Arc::clone(&stop), None);
@@ -200,6 +202,7 @@ struct Limits {
 
 fn pages(paths: &[std::path::PathBuf], limits: Limits) -> Result<Report, Failure> {
     let Limits { workers, keys, watcher, portion, findings_max } = limits;
+    let _visit = remote::visit(paths);
     let options = CheckOptions { workers, keys, watcher, portion, findings_max, ..CheckOptions::default() };
     let report = Check::plan(paths, options)?.run(None)?;
     let document = serde_json::to_string(&report).map_err(text)?;
@@ -217,6 +220,7 @@ fn pages(paths: &[std::path::PathBuf], limits: Limits) -> Result<Report, Failure
 
 fn trees(paths: &[std::path::PathBuf], limits: Limits) -> Result<Report, Failure> {
     let Limits { workers, keys, watcher, findings_max, .. } = limits;
+    let _visit = remote::visit(paths);
     let options = TableOptions { workers, keys, watcher, findings_max, ..TableOptions::default() };
     let report = tables_watched(paths, &options, None)?;
     let document = serde_json::to_string(&report).map_err(text)?;

@@ -15,6 +15,7 @@ use jobs::rows::scan::ScanOptions;
 use jobs::rows::source::Wish;
 use jobs::rows::{OpenTable, SplitSize, TableSource, Tables, splits};
 use jobs::source::keys::KeyFiles;
+use jobs::source::remote;
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -24,6 +25,7 @@ use crate::failure::Failure;
 use crate::scan::{Choices, Scan};
 use crate::schema::Schema;
 use crate::split::Split;
+use crate::storage;
 use crate::wait::interruptible;
 
 /// Files that are open.
@@ -47,6 +49,12 @@ impl Source {
         let table = self.opened.tables.tables.get(self.at);
         let table = table.ok_or_else(|| Failure::Refused("the table is not there any more".to_owned()))?;
         Ok(OpenTable { tables: &self.opened.tables, table, split: self.split.as_deref() })
+    }
+
+    /// Fails if one of the table's objects has failed: what is missing from it then is not damage.
+    pub fn reached(&self) -> Result<(), Failure> {
+        let missed = self.of()?.tables.missed(self.of()?.table);
+        missed.map_or(Ok(()), |missed| Err(Failure::Storage(missed)))
     }
 
     pub fn name(&self) -> &str {
@@ -74,6 +82,7 @@ impl Source {
         interruptible(py, &stop, move || {
             let counters = Counters::new(options.workers);
             let count = count_rows(source.of()?, &options, &counters)?;
+            source.reached()?;
             Failure::of_damage(&count.damage).map_or(Ok(count.rows), Err)
         })
     }
@@ -86,6 +95,7 @@ impl Source {
         interruptible(py, &stop, move || {
             let counters = Counters::new(options.scan.workers);
             let sum = checksum_of(source.of()?, &options, &counters)?;
+            source.reached()?;
             let refused = || sum.not_computable.clone().unwrap_or_else(|| "it cannot be computed".to_owned());
             match Failure::of_damage(&sum.damage) {
                 Some(damage) => Err(damage),
@@ -107,20 +117,25 @@ fn scan_options(threads: Option<usize>) -> PyResult<ScanOptions> {
 #[pyfunction]
 #[pyo3(signature = (path, *, keyring=None, key_file=None))]
 pub fn open(py: Python<'_>, path: Paths, keyring: Option<Paths>, key_file: Option<KeyFile>) -> PyResult<Database> {
-    let (paths, keys) = (path.into_list(), arguments::keys(keyring, key_file));
+    let (paths, keys) = (storage::entered(path.into_list())?, arguments::keys(keyring, key_file));
     let opened = interruptible(py, &Arc::default(), move || open_files(&paths, keys))?;
     Ok(Database { opened: Arc::new(opened) })
 }
 
 fn open_files(paths: &[PathBuf], keys: KeyFiles) -> Result<Opened, Failure> {
+    let _visit = remote::visit(paths);
     for path in paths {
         let missing = |source| jobs::Error::Io { path: path.clone(), action: "opening it", source };
-        std::fs::metadata(path).map_err(missing)?;
+        match remote::is_url(path) {
+            true => remote::find(path)?,
+            false => std::fs::metadata(path).map(drop).map_err(missing)?,
+        }
     }
     let workers = arguments::workers(None).unwrap_or(1);
-    let wish = Wish { keys: &keys, page_size: None, workers, index: None, create_table: None };
+    let wish = Wish { keys: &keys, page_size: None, workers, index: None, create_table: None, pending: true };
     let tables = Tables::find(paths, wish)?;
-    Ok(Opened { tables, keys })
+    // What the caller named must be readable; what is below it may fail by itself, and is told of with a warning.
+    remote::missed(paths).map_or(Ok(Opened { tables, keys }), |missed| Err(Failure::Storage(missed)))
 }
 
 /// The tables of some files. See `_innokit.pyi`.
@@ -228,6 +243,7 @@ impl Table {
         let source = self.0.clone();
         let made = interruptible(py, &Arc::default(), move || {
             let made = splits(source.of()?, size, key_range.as_ref())?;
+            source.reached()?;
             made.map_err(|damage| Failure::Damage(damage, 0))
         })?;
         let keys = &self.0.opened.keys;
@@ -283,6 +299,10 @@ fn export_options(
 
 /// Writes beside the target under another name first: a file of that name is always whole.
 fn write_file(source: &Source, options: &ExportOptions, format: &Parquet, path: &PathBuf) -> Result<u64, Failure> {
+    if remote::is_url(path) {
+        let why = format!("{}: Parquet files are written to this system, not to a URL", path.display());
+        return Err(Failure::Usage(why));
+    }
     let failed = |source| jobs::Error::Io { path: path.clone(), action: "writing it", source };
     let name = path.file_name().ok_or_else(|| Failure::Usage(format!("{} is not a file's name", path.display())))?;
     let unfinished = path.with_file_name(format!(".{}.{}.unfinished", name.to_string_lossy(), std::process::id()));
@@ -290,6 +310,7 @@ fn write_file(source: &Source, options: &ExportOptions, format: &Parquet, path: 
         let file = std::fs::File::create_new(&unfinished).map_err(failed)?;
         let out = Box::new(std::io::BufWriter::new(file.try_clone().map_err(failed)?));
         let export = export_table(source.of()?, options, format, out, &Counters::new(options.scan.workers))?;
+        source.reached()?;
         if let Some(damage) = Failure::of_damage(&export.damage) {
             return Err(damage);
         }

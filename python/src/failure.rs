@@ -1,6 +1,9 @@
 //! What goes wrong, as Python's exceptions. The classes are in `innokit/_errors.py`.
 
+use std::io;
+
 use jobs::rows::RowDamage;
+use jobs::source::remote::{self, Missed};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
 use pyo3::prelude::*;
 
@@ -9,6 +12,8 @@ use pyo3::prelude::*;
 pub enum Failure {
     /// The files cannot be used.
     Job(jobs::Error),
+    /// An object cannot be read, which says nothing about what is in it.
+    Storage(Missed),
     /// Rows cannot be read: the first of them, and how many more places there are.
     Damage(RowDamage, usize),
     /// Not damaged, and still not possible.
@@ -36,6 +41,7 @@ impl Failure {
     pub fn text(&self) -> String {
         match self {
             Self::Job(error) => error.to_string(),
+            Self::Storage(missed) => format!("{}: {}", missed.path.display(), missed.why),
             Self::Damage(damage, 0) => place(damage),
             Self::Damage(damage, more) => format!("{} (and {more} more)", place(damage)),
             Self::Refused(why) | Self::Usage(why) => why.clone(),
@@ -56,8 +62,22 @@ impl From<jobs::Error> for Failure {
     fn from(error: jobs::Error) -> Self {
         match error {
             jobs::Error::Usage(why) => Self::Usage(why),
+            jobs::Error::Io { path, source, .. } if remote::is_url(&path) => {
+                Self::Storage(Missed { path, why: source.to_string(), kind: source.kind() })
+            }
             other => Self::Job(other),
         }
+    }
+}
+
+/// The stable code of `StorageError.reason`.
+fn storage_reason(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::NotFound => "missing",
+        io::ErrorKind::PermissionDenied => "denied",
+        io::ErrorKind::StaleNetworkFileHandle => "changed",
+        io::ErrorKind::TimedOut => "unreachable",
+        _ => "other",
     }
 }
 
@@ -84,6 +104,10 @@ impl From<Failure> for PyErr {
             Failure::Damage(damage, _) => of_class("DamageError", |class| {
                 let RowDamage { path, page_no, offset, keys, .. } = damage;
                 class.call1((text, path, page_no, offset, keys))
+            }),
+            Failure::Storage(missed) => of_class("StorageError", |class| {
+                let Missed { path, kind, .. } = missed;
+                class.call1((text, path, storage_reason(kind)))
             }),
             Failure::Panic(_) => of_class("InternalError", |class| class.call1((text,))),
             Failure::Job(_) | Failure::Refused(_) => of_class("InnokitError", |class| class.call1((text,))),

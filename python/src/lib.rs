@@ -19,6 +19,7 @@ mod failure;
 mod scan;
 mod schema;
 mod split;
+mod storage;
 mod stream;
 mod wait;
 
@@ -38,6 +39,8 @@ fn _innokit(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(split::split_from_state, module)?)?;
     module.add_function(wrap_pyfunction!(check::check, module)?)?;
     module.add_function(wrap_pyfunction!(command::run, module)?)?;
+    module.add_function(wrap_pyfunction!(storage::is_url, module)?)?;
+    module.add_function(wrap_pyfunction!(storage::bytes_below, module)?)?;
     module.add_function(wrap_pyfunction!(command::panicking_run, module)?)?;
     module.add_function(wrap_pyfunction!(stream::panicking_stream, module)?)?;
     module.add_function(wrap_pyfunction!(wait::panicking_job, module)?)?;

@@ -7,6 +7,7 @@ use jobs::rows::RowDamage;
 use jobs::rows::export::{ExportOptions, TableExport, plan_of};
 use jobs::rows::key_range::KeyBounds;
 use jobs::rows::scan::ScanOptions;
+use jobs::source::remote::Missed;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -49,6 +50,8 @@ pub struct Outcome {
     /// When it has ended.
     pub export: Option<TableExport>,
     pub bytes_read: u64,
+    /// The object that could not be read, if that ended it.
+    pub missed: Option<Missed>,
 }
 
 /// A scan. See `_innokit.pyi`.
@@ -151,6 +154,13 @@ impl Scan {
             Python::attach(|py| error.into_value(py).into_any())
         };
         Ok(Some(export.damage.iter().map(of).collect()))
+    }
+
+    #[getter]
+    fn error(&self) -> Option<Py<PyAny>> {
+        let missed = self.outcome().missed.clone()?;
+        let error = PyErr::from(Failure::Storage(missed));
+        Some(Python::attach(|py| error.into_value(py).into_any()))
     }
 
     #[getter]

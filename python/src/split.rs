@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jobs::source::keys::KeyFiles;
+use jobs::source::remote;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule};
@@ -12,10 +13,11 @@ use crate::database::{Opened, Source};
 use crate::failure::Failure;
 use crate::scan::{Choices, Scan};
 use crate::schema::Schema;
+use crate::storage;
 use crate::wait::interruptible;
 
 /// Raised with each change of what is pickled.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What is pickled: also the paths of key files, but no key unless it was given in place of a path.
 #[derive(Serialize, Deserialize)]
@@ -47,7 +49,12 @@ impl Split {
             None => {
                 let (split, keys) = (Arc::clone(&self.split), self.keys.clone());
                 let opened = interruptible(py, &Arc::default(), move || {
-                    let tables = split.open(&keys)?;
+                    let paths: Vec<_> = split.files.iter().map(|file| file.path.clone()).collect();
+                    let _visit = remote::visit(&paths);
+                    let tables = split.open(&keys).map_err(|error| match remote::missed_near(&paths) {
+                        Some(missed) => Failure::Storage(missed),
+                        None => error.into(),
+                    })?;
                     Ok(Arc::new(Opened { tables, keys }))
                 })?;
                 *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&opened));
@@ -71,6 +78,8 @@ pub fn split_from_state(state: &[u8]) -> PyResult<Split> {
     if version != VERSION {
         return Err(wrong(format!("its version is {version}, not {VERSION}")));
     }
+    // They are URLs already, without signatures: this makes the clients ready.
+    storage::entered(split.files.iter().map(|file| file.path.clone()).collect())?;
     Ok(Split::new(split, KeyFiles { keyrings, key_file }))
 }
 

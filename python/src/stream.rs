@@ -71,6 +71,7 @@ impl Batches {
             let format = BatchStream::new(arrow, batch_size, workers, sender);
             let counters = Counters::new(workers);
             let export = export_table(source.of()?, &options, &format, Box::new(std::io::sink()), &counters)?;
+            source.reached()?;
             Ok((export, counters.total().bytes_read))
         };
         let thread = thread::Builder::new().name("innokit scan".to_owned()).spawn(run)?;
@@ -109,11 +110,18 @@ impl Batches {
         let read = thread.join().unwrap_or_else(|panic| Err(Failure::of_panic(&*panic)));
         let (export, bytes_read) = match read {
             Ok(read) => read,
-            Err(failure) => return Some(Err(failed(&failure.text()))),
+            Err(failure) => {
+                let text = failure.text();
+                if let Failure::Storage(missed) = failure {
+                    self.outcome.lock().unwrap_or_else(PoisonError::into_inner).missed = Some(missed);
+                }
+                return Some(Err(failed(&text)));
+            }
         };
         let damage = Failure::of_damage(&export.damage).map(|damage| damage.text());
         let refused = export.refused.clone();
-        *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Outcome { export: Some(export), bytes_read };
+        *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) =
+            Outcome { export: Some(export), bytes_read, missed: None };
         match (damage, refused) {
             (Some(why), _) if self.on_damage == OnDamage::Stop => Some(Err(failed(&why))),
             (Some(why), _) => self.warn(&why).err().map(|error| Err(failed(&error))),

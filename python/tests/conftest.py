@@ -189,6 +189,16 @@ def mysql(datadirs):
     return datadirs("mysql")
 
 
+@pytest.fixture(scope="session")
+def buckets(tmp_path_factory):
+    """An S3 server, which this process and those it starts find in their environment."""
+    from buckets import Buckets
+
+    server = Buckets(tmp_path_factory.mktemp("s3"))
+    yield server
+    server.close()
+
+
 def break_page(path, page, page_size=16384):
     """Changes bytes in the middle of a page, and not its checksum."""
     with open(path, "r+b") as file:

@@ -99,9 +99,8 @@ def test_it_prints_what_the_program_prints(folder, arguments, status, words):
 
 def test_what_the_package_leaves_out_is_named(tmp_path):
     backup = ["backup", "--socket", tmp_path / "none", "--to", tmp_path / "to", tmp_path]
-    for arguments, words in ((["check", "s3://bucket/t.ibd"], b"without the feature `cloud`"), (backup, b"build with --features sql")):
-        status, printed, errors = captured(MODULE, arguments)
-        assert status == 2 and words in printed + errors, (printed, errors)
+    status, printed, errors = captured(MODULE, backup)
+    assert status == 2 and b"build with --features sql" in printed + errors, (printed, errors)
 
 
 @needs_program

@@ -55,6 +55,14 @@ def test_queries_are_those_of_the_whole_table(path):
 
 
 @needs_servers
+def test_buckets_are_read(path, buckets):
+    url = buckets.put("daft/row_dynamic.ibd", path)
+    here, there = (innokit.daft.read_innodb(place, TABLE, target_bytes=1 << 20) for place in (path, url))
+    assert frame(there).sort("id").equals(frame(here).sort("id"))
+    assert there.where(daft.col("a") > 5000).count_rows() == here.where(daft.col("a") > 5000).count_rows()
+
+
+@needs_servers
 def test_a_query_reads_its_columns_only(path):
     import asyncio
 

@@ -24,7 +24,8 @@ TABLE = "shop.row_dynamic"
 
 
 @pytest.fixture(scope="module")
-def node():
+def node(buckets):
+    # Its workers find the S3 server in the environment that they are started with.
     ray.init(num_cpus=2, include_dashboard=False, object_store_memory=128 << 20, log_to_driver=False, logging_level="ERROR")
     ray.data.DataContext.get_current().enable_progress_bars = False
     yield
@@ -66,6 +67,20 @@ def test_columns_and_keys_are_chosen(node, path):
     assert [table.schema.names for table in task()] == [["id"]]
     assert innokit.ray.read_innodb(path, TABLE).limit(10).count() == 10
     assert innokit.ray.read_innodb(path, TABLE, key_range=(5, 1)).count() == 0
+
+
+@needs_servers
+def test_buckets_are_read(node, path, buckets):
+    url = buckets.put("ray/row_dynamic.ibd", path)
+    expected = polars.DataFrame(innokit.open(path).table(TABLE).scan(strings="utf8"))
+    dataset = innokit.ray.read_innodb(url, TABLE, override_num_blocks=5)
+    assert rows(dataset).sort("id").equals(expected)
+    later = innokit.ray.read_innodb(url, TABLE, override_num_blocks=5)
+    [*tasks] = innokit.ray.InnoDBDatasource(innokit._tasks.Reading(url, TABLE)).get_read_tasks(2)
+    assert {task.metadata.input_files for task in tasks} == {(url,)} and later.schema().names == expected.columns
+    buckets.put("ray/row_dynamic.ibd", BACKUP / "shop/row_compact.ibd")
+    with pytest.raises(innokit.StorageError, match="it changed while it was read"):
+        list(tasks[1]())
 
 
 @needs_servers

@@ -29,7 +29,8 @@ TYPES = ("nums", "decs", "temps", "strs", "geo", "vec", "jsn", "net", "cmt", "pr
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
+def cluster(tmp_path_factory, buckets):
+    # Its processes find the S3 server in the environment that they are started with.
     cluster = Cluster(tmp_path_factory.mktemp("spark"))
     try:
         cluster.connect()
@@ -90,6 +91,27 @@ def test_columns_and_keys_are_chosen(spark):
     assert nothing.collect() == []
     several = spark.read.format("innodb").option("table", "shop.parts").load([str(file) for file in sorted(BACKUP.glob("shop/parts#*"))])
     assert several.count() == innokit.open(BACKUP).table("shop.parts").count()
+
+
+@needs_servers
+def test_buckets_are_read_and_verified(spark, buckets, torn):
+    path = BACKUP / "shop/row_dynamic.ibd"
+    url = buckets.put("spark/row_dynamic.ibd", path)
+    frame = read(spark, url, "shop.row_dynamic", splits=4)
+    assert frame.rdd.getNumPartitions() == 4
+    assert [tuple(row) for row in frame.collect()] == whole(path, "shop.row_dynamic").rows()
+    check = spark.read.format("innodb_check").option("parts", "3")
+    assert check.load(url).count() == 0
+    [found] = check.load(buckets.put("spark/torn.ibd", torn[0])).collect()
+    assert (found.page, found.severity) == (torn[1], "damage")
+    for missing in ("s3://lab/spark/none.ibd", "s3://lab/none/"):
+        # One row, and not one from each partition.
+        [found] = check.load(missing).collect()
+        assert (found.path, found.severity) == (missing, "undecided")
+        with pytest.raises(Exception, match=f"StorageError: {missing}: there is no object of this name"):
+            read(spark, missing, "shop.row_dynamic").collect()
+    # By its size: three partitions of 8 MiB.
+    assert spark.read.format("innodb_check").option("target_bytes", str(8 << 20)).load(url).rdd.getNumPartitions() == 3
 
 
 @needs_servers

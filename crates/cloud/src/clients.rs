@@ -3,6 +3,7 @@
 //! Repeating requests is our own business (`store.rs`), where it is counted; the clients do not.
 
 use std::env;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,20 @@ pub(crate) fn connect(place: &Place, query: Option<&str>, policy: &Policy) -> Re
         object_store::Error::Generic { source, .. } => format!("the settings do not work: {source}"),
         other => format!("the settings do not work: {other}"),
     })
+}
+
+/// What [`connect`] depends on of the environment, as one number. A process may change it while it runs.
+pub(crate) fn settings() -> u64 {
+    let is_one = |name: &str| {
+        ["AWS_", "GOOGLE_", "AZURE_", "SSL_CERT_", "IDENTITY_", "MSI_"].iter().any(|first| name.starts_with(first))
+            || name == "HOME"
+            || name.to_ascii_lowercase().ends_with("_proxy")
+    };
+    let mut variables: Vec<_> = env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_one)).collect();
+    variables.sort();
+    let mut hasher = DefaultHasher::new();
+    variables.hash(&mut hasher);
+    hasher.finish()
 }
 
 type Connected = Result<Arc<dyn ObjectStore>, object_store::Error>;

@@ -1,46 +1,45 @@
 //! The storage of a process, as jobs see it: names to objects and prefixes, and their bytes.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flow::SharedEngine;
-use jobs::source::remote::{Missed, Remote, RemoteMeta};
+use jobs::source::remote::{Missed, Remote, RemoteMeta, RemoteObject, RemoteVersion, SetFile};
 use object_store::ObjectMeta;
 use object_store::path::Path as Location;
-use tokio::runtime::{Builder, Runtime};
 
 use crate::blocks::{BLOCK, Blocks};
-use crate::clients;
+use crate::carrier::Carrier;
 use crate::engine::{Ranges, Source};
-use crate::fault::Fault;
+use crate::fault::{self, Fault};
 use crate::fetch::{Object, look_up};
-use crate::known::{Known, Node};
+use crate::known::{Known, Node, is_in};
 use crate::listing;
 use crate::place::{Place, Scheme};
 use crate::policy::Policy;
 use crate::store::Store;
 use crate::tally::Tally;
+use crate::visits::Visits;
 
 /// Buckets and web servers, read with the credentials of the environment. Nothing is started before the first URL is read.
 #[derive(Debug)]
 pub struct Cloud {
     policy: Policy,
     tally: Arc<Tally>,
-    runtime: OnceLock<Option<Runtime>>,
-    stores: Mutex<HashMap<String, Result<Arc<Store>, Fault>>>,
+    carrier: Arc<Carrier>,
+    stores: Mutex<HashMap<String, Arc<Store>>>,
     known: Mutex<Known>,
+    visits: Mutex<Visits>,
     /// What signs the URLs of web servers, by URL.
     queries: Mutex<HashMap<String, String>>,
     blocks: Arc<Blocks>,
     /// Paths that could not be read, with what the user should know.
     failures: Mutex<Vec<Missed>>,
 }
-
-/// Threads that carry requests: the bytes they move are verified by others.
-const THREADS: usize = 2;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panic elsewhere leaves a map or a list intact.
@@ -51,40 +50,36 @@ impl Cloud {
     /// Storage that is asked as patiently as `policy` says.
     #[must_use]
     pub fn new(policy: Policy) -> Self {
-        let (tally, blocks) = (Arc::default(), Arc::default());
-        let (stores, known, failures) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let (runtime, queries) = (OnceLock::new(), Mutex::default());
-        Self { policy, tally, runtime, stores, known, queries, blocks, failures }
-    }
-
-    fn runtime(&self) -> Result<&Runtime, Fault> {
-        let start =
-            || Builder::new_multi_thread().worker_threads(THREADS).thread_name("cloud").enable_all().build().ok();
-        let none = || Fault::new(io::ErrorKind::Other, "the threads that carry requests could not be started");
-        self.runtime.get_or_init(start).as_ref().ok_or_else(none)
+        let (tally, carrier, blocks) = (Arc::default(), Arc::default(), Arc::default());
+        let (stores, known, visits) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (queries, failures) = (Mutex::default(), Mutex::default());
+        Self { policy, tally, carrier, stores, known, visits, queries, blocks, failures }
     }
 
     fn wait<T>(&self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
-        self.runtime()?.block_on(work)
+        self.carrier.wait(work)
     }
 
-    fn store(&self, place: &Place) -> Result<Arc<Store>, Fault> {
+    fn store(&self, place: &Place) -> Arc<Store> {
         // Each signed URL has a client of its own; buckets have one each.
         let query = lock(&self.queries).get(&place.url()).cloned();
         let name = query.as_ref().map_or_else(|| place.root(), |_| place.url());
-        let connect = || {
-            let client = clients::connect(place, query.as_deref(), &self.policy);
-            let client = client.map_err(|words| Fault::new(io::ErrorKind::InvalidInput, words))?;
-            Ok(Arc::new(Store::new(place.scheme, client, self.policy, Arc::clone(&self.tally))))
-        };
-        lock(&self.stores).entry(name).or_insert_with(connect).clone()
+        let make = || Arc::new(Store::new(place, query, self.policy, Arc::clone(&self.tally)));
+        Arc::clone(lock(&self.stores).entry(name).or_insert_with(make))
+    }
+
+    /// Forgets what was seen of a bucket, and its client unless that may be used again.
+    fn forget(&self, root: &str) {
+        lock(&self.known).forget(root);
+        lock(&self.stores).retain(|name, store| !is_in(name, root) || store.is_fit());
+        lock(&self.failures).retain(|missed| !missed.path.to_str().is_some_and(|url| is_in(url, root)));
     }
 
     /// Remembers what could not be read.
     fn failed(&self, path: &Path, fault: &Fault) {
         let mut failures = lock(&self.failures);
         if failures.iter().all(|failed| failed.path != path) {
-            failures.push(Missed { path: path.to_path_buf(), why: fault.words.clone() });
+            failures.push(Missed { path: path.to_path_buf(), why: fault.words.clone(), kind: fault.kind });
         }
     }
 
@@ -92,7 +87,7 @@ impl Cloud {
     fn known_as(&self, url: &str) -> Option<Result<RemoteMeta, Fault>> {
         let known = lock(&self.known);
         if let Some(object) = known.object(url) {
-            return Some(Ok(meta_of(&object)));
+            return Some(Ok(object.meta()));
         }
         if let Some(number) = known.prefix(url).filter(|_| known.is_covered(url)) {
             return Some(Ok(RemoteMeta { is_dir: true, len: 0, number }));
@@ -117,7 +112,7 @@ impl Cloud {
     fn ask(&self, place: &Place, store: &Arc<Store>) -> Result<RemoteMeta, Fault> {
         let location = location(place)?;
         let meta = self.wait(look_up(store, &location))?;
-        Ok(meta_of(&self.add_as(place.url(), store, meta)))
+        Ok(self.add_as(place.url(), store, meta).meta())
     }
 
     /// Lists everything below a prefix.
@@ -146,7 +141,7 @@ impl Cloud {
     }
 
     fn name(&self, place: &Place) -> Result<RemoteMeta, Fault> {
-        let store = self.store(place)?;
+        let store = self.store(place);
         if place.is_prefix {
             return self.list_whole(place, &store);
         }
@@ -166,7 +161,7 @@ impl Cloud {
 
     /// Something that may be there beside what the user named.
     fn probe(&self, place: &Place) -> Result<RemoteMeta, Fault> {
-        let store = self.store(place)?;
+        let store = self.store(place);
         let absent = match place.is_prefix {
             true => Fault::new(io::ErrorKind::NotFound, "not looked up"),
             false => match self.ask(place, &store) {
@@ -207,7 +202,7 @@ impl Cloud {
         if place.scheme == Scheme::Https {
             return Err(Fault::new(io::ErrorKind::Unsupported, "a web server gives no listings: name each file"));
         }
-        self.list_beside(place, &self.store(place)?)
+        self.list_beside(place, &self.store(place))
     }
 
     fn object(&self, path: &Path) -> Result<Arc<Object>, Fault> {
@@ -217,6 +212,17 @@ impl Cloud {
             self.look(path)?;
         }
         lock(&self.known).object(&url).ok_or_else(gone)
+    }
+
+    /// Takes a path for an object that was found earlier.
+    fn take_for(&self, path: &Path, version: &RemoteVersion) -> Result<(), Fault> {
+        let unnamed = || Fault::new(io::ErrorKind::InvalidInput, "this URL names no bucket");
+        let place = Place::of(path).ok_or_else(unnamed)?;
+        let (store, location) = (self.store(&place), location(&place)?);
+        let mut known = lock(&self.known);
+        let number = known.number();
+        let object = Object::expected(place.url(), &store, location, version, number);
+        if known.add_object(&Arc::new(object)).is(version) { Ok(()) } else { Err(fault::replaced()) }
     }
 
     /// What a path is; asked at most once.
@@ -235,17 +241,11 @@ impl Cloud {
         })
     }
 
-    fn bytes(&self, path: &Path, bytes: &mut [u8], offset: u64) -> Result<usize, Fault> {
-        let object = self.object(path)?;
+    fn bytes(&self, object: &Arc<Object>, bytes: &mut [u8], offset: u64) -> Result<usize, Fault> {
         if let Some(got) = self.blocks.copy(object.number, object.len, offset, bytes) {
             return Ok(got);
         }
-        let read = if bytes.len() >= BLOCK {
-            self.wait(object.fill(bytes, offset))
-        } else {
-            self.part(&object, bytes, offset)
-        };
-        read.inspect_err(|fault| self.failed(path, fault))
+        if bytes.len() >= BLOCK { self.wait(object.fill(bytes, offset)) } else { self.part(object, bytes, offset) }
     }
 
     /// Fetches the block that has the first of the bytes, and copies what it has of them.
@@ -313,31 +313,59 @@ impl Remote for Cloud {
             fault.to_io()
         })?;
         let entries = children.into_iter().flat_map(|(name, node)| {
-            let object = node.object.map(|object| meta_of(&object));
+            let object = node.object.map(|object| object.meta());
             let prefix = node.prefix.map(|number| RemoteMeta { is_dir: true, len: 0, number });
             object.into_iter().chain(prefix).map(move |meta| (OsString::from(&name), meta)).collect::<Vec<_>>()
         });
         Ok(entries.collect())
     }
 
-    fn read_at(&self, path: &Path, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.bytes(path, bytes, offset).map_err(|fault| fault.to_io())
+    fn hold(&self, path: &Path) -> io::Result<Arc<dyn RemoteObject>> {
+        let object = self.object(path).map_err(|fault| fault.to_io())?;
+        Ok(object)
     }
 
-    fn engine(&self, files: &[PathBuf]) -> Box<dyn SharedEngine> {
-        let source = |path: &PathBuf| match Place::of(path) {
-            None => Source::Here,
-            Some(_) => self.object(path).map_or_else(Source::Gone, Source::Object),
+    fn expect(&self, path: &Path, version: &RemoteVersion) -> io::Result<()> {
+        self.take_for(path, version).map_err(|fault| fault.to_io())
+    }
+
+    fn read_at(&self, object: &Arc<dyn RemoteObject>, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.bytes(&own(object)?, bytes, offset).map_err(|fault| fault.to_io())
+    }
+
+    fn engine(&self, files: Vec<SetFile>) -> Box<dyn SharedEngine> {
+        let source = |file| match file {
+            SetFile::Here => Source::Here,
+            SetFile::There(object) => {
+                own(&object).map_or_else(|error| Source::Gone(Fault::of_io(&error)), Source::Object)
+            }
+            SetFile::Gone(error) => Source::Gone(Fault::of_io(&error)),
         };
-        let sources = files.iter().map(source).collect();
-        let runtime = self.runtime().map(|runtime| runtime.handle().clone());
-        Box::new(Ranges { sources, blocks: Arc::clone(&self.blocks), runtime })
+        let sources = files.into_iter().map(source).collect();
+        Box::new(Ranges { sources, blocks: Arc::clone(&self.blocks), carrier: Arc::clone(&self.carrier) })
+    }
+
+    fn visit(&self, paths: &[PathBuf]) {
+        let mut visits = lock(&self.visits);
+        for root in roots(paths) {
+            if visits.begin(&root) {
+                self.forget(&root);
+            }
+        }
+    }
+
+    fn leave(&self, paths: &[PathBuf]) {
+        let mut visits = lock(&self.visits);
+        for root in roots(paths) {
+            if visits.end(&root) {
+                self.forget(&root);
+            }
+        }
     }
 
     fn failures(&self) -> Vec<Missed> {
         let mut failures = lock(&self.failures).clone();
-        let broken = lock(&self.known).broken();
-        failures.extend(broken.into_iter().map(|(url, why)| Missed { path: url.into(), why }));
+        failures.extend(lock(&self.known).broken());
         failures.sort_by(|one, other| one.path.cmp(&other.path));
         failures.dedup_by(|one, other| one.path == other.path);
         failures
@@ -348,8 +376,15 @@ impl Remote for Cloud {
     }
 }
 
-fn meta_of(object: &Object) -> RemoteMeta {
-    RemoteMeta { is_dir: false, len: object.len, number: object.number }
+/// An object of this crate: there is no other.
+fn own(object: &Arc<dyn RemoteObject>) -> io::Result<Arc<Object>> {
+    let object: Arc<dyn Any + Send + Sync> = Arc::<dyn RemoteObject>::clone(object);
+    object.downcast().map_err(|_| io::ErrorKind::Unsupported.into())
+}
+
+/// The buckets of some paths, each as often as it is named.
+fn roots(paths: &[PathBuf]) -> impl Iterator<Item = String> {
+    paths.iter().filter_map(|path| Some(Place::of(path)?.root()))
 }
 
 fn location(place: &Place) -> Result<Location, Fault> {

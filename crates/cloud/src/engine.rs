@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use crate::blocks::Blocks;
+use crate::carrier::Carrier;
 use crate::fault::Fault;
 use crate::fetch::Object;
 
@@ -29,8 +30,7 @@ pub(crate) enum Source {
 pub(crate) struct Ranges {
     pub sources: Arc<[Source]>,
     pub blocks: Arc<Blocks>,
-    /// What carries the requests, or why nothing does.
-    pub runtime: Result<Handle, Fault>,
+    pub carrier: Arc<Carrier>,
 }
 
 impl OpenQueue for Ranges {
@@ -39,7 +39,7 @@ impl OpenQueue for Ranges {
     }
 
     fn open(&self, _depth: u32, _buffers: &[Buffer]) -> io::Result<Box<dyn Queue>> {
-        let runtime = self.runtime.clone().map_err(|fault| fault.to_io())?;
+        let runtime = self.carrier.handle().map_err(|fault| fault.to_io())?;
         Ok(Box::new(RangeQueue { ranges: self.clone(), runtime, shared: Arc::default(), tasks: Vec::new() }))
     }
 }

@@ -19,6 +19,11 @@ impl Fault {
         Self { kind, words: words.into() }
     }
 
+    /// A fault again of what [`Fault::to_io`] made of it.
+    pub fn of_io(error: &io::Error) -> Self {
+        Self::new(error.kind(), error.to_string())
+    }
+
     /// For the object's reader: no other part of the object can be read either.
     pub fn to_io(&self) -> io::Error {
         io::Error::new(self.kind, WholeFile(self.words.clone()))
@@ -71,9 +76,8 @@ impl Trouble {
 
 /// The object has been replaced since it was listed.
 pub(crate) fn replaced() -> Fault {
-    let words =
-        "it changed while it was read: another object has taken its name since it was listed; run the command again";
-    Fault::new(io::ErrorKind::Other, words)
+    let words = "it changed while it was read: another object has taken its name since it was listed; start again";
+    Fault::new(io::ErrorKind::StaleNetworkFileHandle, words)
 }
 
 fn not_found(text: &str) -> Fault {

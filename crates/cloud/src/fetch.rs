@@ -1,11 +1,13 @@
 //! Bytes of one object: a range request, repeated from where it broke off as long as that may help.
 
-use std::sync::OnceLock;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use chrono::{DateTime, Utc};
 use futures_util::StreamExt;
+use jobs::source::remote::{Missed, RemoteMeta, RemoteObject, RemoteVersion};
+use object_store::path::Path as Location;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStoreExt};
-use std::sync::Arc;
 
 use crate::fault::{self, Fault, Trouble};
 use crate::place::Scheme;
@@ -21,7 +23,7 @@ pub(crate) struct Object {
     /// Its URL, which is its path for jobs.
     pub url: String,
     pub store: Arc<Store>,
-    pub location: object_store::path::Path,
+    pub location: Location,
     pub len: u64,
     /// Identifies its bytes; files that were put behind a server by hand may have none.
     e_tag: Option<String>,
@@ -37,6 +39,28 @@ impl Object {
         let ObjectMeta { location, last_modified: modified, size: len, e_tag, .. } = meta;
         let e_tag = e_tag.filter(|tag| !tag.trim_matches('"').is_empty());
         Self { url, store: Arc::clone(store), location, len, e_tag, modified, number, failed: OnceLock::new() }
+    }
+
+    /// An object that is not asked for: it was found earlier, perhaps by another process.
+    pub fn expected(url: String, store: &Arc<Store>, location: Location, version: &RemoteVersion, number: u64) -> Self {
+        let RemoteVersion { len, e_tag, modified: (seconds, nanoseconds) } = version.clone();
+        let modified = DateTime::from_timestamp(seconds, nanoseconds).unwrap_or_default();
+        Self { url, store: Arc::clone(store), location, len, e_tag, modified, number, failed: OnceLock::new() }
+    }
+
+    /// Whether it has these bytes.
+    pub fn is(&self, version: &RemoteVersion) -> bool {
+        self.has(version.e_tag.as_deref(), version.modified.0, version.len)
+    }
+
+    fn has(&self, e_tag: Option<&str>, modified_seconds: i64, len: u64) -> bool {
+        let plain = |tag: &str| tag.trim_start_matches("W/").trim_matches('"').to_owned();
+        let is_same = match (&self.e_tag, e_tag) {
+            (Some(then), Some(now)) => plain(then) == plain(now),
+            // A listing has fractions of a second, an answer has not.
+            _ => self.modified.timestamp() == modified_seconds,
+        };
+        is_same && len == self.len
     }
 
     /// Fills `bytes` from `offset` on, as far as the object goes. Returns how many bytes that are. What fails for good is remembered, and
@@ -90,7 +114,8 @@ impl Object {
         let store = &*self.store;
         Tally::count(&store.tally.ranges, 1);
         let range = GetRange::Bounded(offset..offset + bytes.len() as u64);
-        let answer = within(store, store.client.get_opts(&self.location, self.condition(range))).await?;
+        let client = store.client().map_err(Trouble::Final)?;
+        let answer = within(store, client.get_opts(&self.location, self.condition(range))).await?;
         store.answered();
         self.is_the_same(&answer.meta).map_err(Trouble::Final)?;
         let mut stream = answer.into_stream();
@@ -114,19 +139,30 @@ impl Object {
     }
 
     fn is_the_same(&self, now: &ObjectMeta) -> Result<(), Fault> {
-        let plain = |tag: &str| tag.trim_start_matches("W/").trim_matches('"').to_owned();
-        let is_same = match (&self.e_tag, &now.e_tag) {
-            (Some(then), Some(now)) => plain(then) == plain(now),
-            // A listing has fractions of a second, an answer has not.
-            _ => self.modified.timestamp() == now.last_modified.timestamp(),
-        };
-        if is_same && now.size == self.len { Ok(()) } else { Err(fault::replaced()) }
+        let is_same = self.has(now.e_tag.as_deref(), now.last_modified.timestamp(), now.size);
+        if is_same { Ok(()) } else { Err(fault::replaced()) }
+    }
+}
+
+impl RemoteObject for Object {
+    fn meta(&self) -> RemoteMeta {
+        RemoteMeta { is_dir: false, len: self.len, number: self.number }
+    }
+
+    fn version(&self) -> RemoteVersion {
+        let modified = (self.modified.timestamp(), self.modified.timestamp_subsec_nanos());
+        RemoteVersion { len: self.len, e_tag: self.e_tag.clone(), modified }
+    }
+
+    fn failure(&self) -> Option<Missed> {
+        let Fault { kind, words } = self.failed.get()?.clone();
+        Some(Missed { path: PathBuf::from(&self.url), why: words, kind })
     }
 }
 
 /// The object at a location, if there is one.
-pub(crate) async fn look_up(store: &Store, location: &object_store::path::Path) -> Result<ObjectMeta, Fault> {
-    let mut tries = store.begin()?;
+pub(crate) async fn look_up(store: &Store, location: &Location) -> Result<ObjectMeta, Fault> {
+    let (client, mut tries) = (store.client()?, store.begin()?);
     loop {
         Tally::count(&store.tally.heads, 1);
         let looked = match store.scheme {
@@ -134,9 +170,9 @@ pub(crate) async fn look_up(store: &Store, location: &object_store::path::Path) 
             Scheme::Https => {
                 let range = Some(GetRange::Bounded(0..1));
                 let options = GetOptions { range, ..GetOptions::default() };
-                within(store, store.client.get_opts(location, options)).await.map(|answer| answer.meta)
+                within(store, client.get_opts(location, options)).await.map(|answer| answer.meta)
             }
-            _ => within(store, store.client.head(location)).await,
+            _ => within(store, client.head(location)).await,
         };
         match looked {
             Ok(meta) => {

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use jobs::source::remote::{Missed, RemoteObject};
+
 use crate::fault::Fault;
 use crate::fetch::Object;
 
@@ -12,6 +14,11 @@ pub(crate) struct Node {
     pub object: Option<Arc<Object>>,
     /// The number of the longer prefix.
     pub prefix: Option<u64>,
+}
+
+/// Whether a URL is the bucket's, or of something in it.
+pub(crate) fn is_in(url: &str, root: &str) -> bool {
+    url.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Everything known, by URL without a slash at the end.
@@ -105,9 +112,18 @@ impl Known {
     }
 
     /// Objects that failed, with the reason.
-    pub fn broken(&self) -> Vec<(String, String)> {
-        let failed = |object: &Arc<Object>| Some((object.url.clone(), object.failed.get()?.words.clone()));
-        self.objects.values().filter_map(failed).collect()
+    pub fn broken(&self) -> Vec<Missed> {
+        self.objects.values().filter_map(|object| object.failure()).collect()
+    }
+
+    /// Nothing is known any more of a bucket, and of anything in it.
+    pub fn forget(&mut self, root: &str) {
+        self.prefixes.retain(|url, _| !is_in(url, root));
+        self.objects.retain(|url, _| !is_in(url, root));
+        self.numbers.retain(|url, _| !is_in(url, root));
+        self.whole.retain(|url| !is_in(url, root));
+        self.listed.retain(|url| !is_in(url, root));
+        self.absent.retain(|url, _| !is_in(url, root));
     }
 
     /// Everything below the prefix has been added.
@@ -134,5 +150,27 @@ impl Known {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_is_forgotten_and_one_of_a_longer_name_is_not() {
+        let mut known = Known::default();
+        for url in ["s3://lab/db/a", "s3://lab", "s3://laboratory/db"] {
+            known.add_prefix(url);
+            known.close_listed(url);
+            known.is_absent(&format!("{url}/none"), &Fault::new(std::io::ErrorKind::NotFound, "absent"));
+        }
+        let before = known.prefix("s3://laboratory/db");
+        known.forget("s3://lab");
+        assert_eq!((known.prefix("s3://lab"), known.prefix("s3://lab/db")), (None, None));
+        assert!(known.absent("s3://lab/none").is_none() && known.children("s3://lab").is_none());
+        assert!(!known.is_covered("s3://lab/db/a/other") && known.is_covered("s3://laboratory/db/other"));
+        assert!(before.is_some() && known.prefix("s3://laboratory/db") == before);
+        assert!(known.add_prefix("s3://lab/db") > before.unwrap_or(0), "no number is given twice");
     }
 }

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod blocks;
+mod carrier;
 mod clients;
 mod cloud;
 mod engine;
@@ -30,6 +31,7 @@ mod policy;
 mod profile;
 mod store;
 mod tally;
+mod visits;
 
 pub use cloud::Cloud;
 pub use policy::{Policy, PolicyError};

@@ -11,13 +11,13 @@ use crate::tally::Tally;
 
 /// Everything below a prefix, which is not empty. A listing that breaks off goes on behind the last name it gave.
 pub(crate) async fn below(store: &Store, prefix: Option<&Path>) -> Result<Vec<ObjectMeta>, Fault> {
-    let mut tries = store.begin()?;
+    let (client, mut tries) = (store.client()?, store.begin()?);
     let mut found: Vec<ObjectMeta> = Vec::new();
     loop {
         Tally::count(&store.tally.lists, 1);
         let mut stream = match found.last() {
-            None => store.client.list(prefix),
-            Some(last) => store.client.list_with_offset(prefix, &last.location),
+            None => client.list(prefix),
+            Some(last) => client.list_with_offset(prefix, &last.location),
         };
         let trouble = loop {
             match within(store, async { stream.next().await.transpose() }).await {
@@ -36,10 +36,10 @@ pub(crate) async fn below(store: &Store, prefix: Option<&Path>) -> Result<Vec<Ob
 
 /// What is right below a prefix: objects, and the names of longer prefixes.
 pub(crate) async fn beside(store: &Store, prefix: Option<&Path>) -> Result<(Vec<ObjectMeta>, Vec<Path>), Fault> {
-    let mut tries = store.begin()?;
+    let (client, mut tries) = (store.client()?, store.begin()?);
     loop {
         Tally::count(&store.tally.lists, 1);
-        match within(store, store.client.list_with_delimiter(prefix)).await {
+        match within(store, client.list_with_delimiter(prefix)).await {
             Ok(result) => {
                 store.answered();
                 return Ok((result.objects, result.common_prefixes));

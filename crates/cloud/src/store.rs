@@ -1,13 +1,16 @@
 //! A bucket: its client, and whether it answers.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use object_store::ObjectStore;
 
+use crate::carrier::PerProcess;
+use crate::clients;
 use crate::fault::{Fault, Trouble};
-use crate::place::Scheme;
+use crate::place::{Place, Scheme};
 use crate::policy::Policy;
 use crate::tally::Tally;
 
@@ -15,7 +18,10 @@ use crate::tally::Tally;
 #[derive(Debug)]
 pub(crate) struct Store {
     pub scheme: Scheme,
-    pub client: Arc<dyn ObjectStore>,
+    place: Place,
+    /// What signs requests to a web server.
+    query: Option<String>,
+    client: PerProcess<Arc<dyn ObjectStore>>,
     pub policy: Policy,
     pub tally: Arc<Tally>,
     began: Instant,
@@ -23,12 +29,49 @@ pub(crate) struct Store {
     answered: AtomicU64,
     /// Nothing was answered during all the tries of a request: why no others are made.
     silent: OnceLock<Fault>,
+    /// A request failed for another reason than that nothing has the name: the credentials may be old, or the network may be back.
+    failed: AtomicBool,
+    /// Of the environment that the credentials come from.
+    settings: u64,
 }
 
 impl Store {
-    pub fn new(scheme: Scheme, client: Arc<dyn ObjectStore>, policy: Policy, tally: Arc<Tally>) -> Self {
-        let (began, answered) = (Instant::now(), AtomicU64::new(0));
-        Self { scheme, client, policy, tally, began, answered, silent: OnceLock::new() }
+    pub fn new(place: &Place, query: Option<String>, policy: Policy, tally: Arc<Tally>) -> Self {
+        Self {
+            scheme: place.scheme,
+            place: place.clone(),
+            query,
+            client: PerProcess::default(),
+            policy,
+            tally,
+            began: Instant::now(),
+            answered: AtomicU64::new(0),
+            silent: OnceLock::new(),
+            failed: AtomicBool::new(false),
+            settings: clients::settings(),
+        }
+    }
+
+    /// What speaks to it.
+    ///
+    /// # Errors
+    /// What is missing or unusable.
+    pub fn client(&self) -> Result<Arc<dyn ObjectStore>, Fault> {
+        let connect = || clients::connect(&self.place, self.query.as_deref(), &self.policy);
+        let client = self.client.get(connect);
+        client.map_err(|words| self.remember(Fault::new(io::ErrorKind::InvalidInput, words)))
+    }
+
+    /// Whether the next visit may use it too: nothing has failed, and the environment is the same.
+    pub fn is_fit(&self) -> bool {
+        !self.failed.load(Ordering::Relaxed) && self.query.is_none() && self.settings == clients::settings()
+    }
+
+    fn remember(&self, fault: Fault) -> Fault {
+        if fault.kind != io::ErrorKind::NotFound {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        fault
     }
 
     fn now(&self) -> u64 {
@@ -65,6 +108,10 @@ impl Tries<'_> {
     /// # Errors
     /// There will be none.
     pub async fn after(&mut self, trouble: Trouble) -> Result<(), Fault> {
+        self.next(trouble).await.map_err(|fault| self.store.remember(fault))
+    }
+
+    async fn next(&mut self, trouble: Trouble) -> Result<(), Fault> {
         let reason = match trouble {
             Trouble::Final(fault) => {
                 self.store.answered();

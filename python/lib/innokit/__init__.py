@@ -2,6 +2,7 @@
 
 >>> import innokit
 >>> db = innokit.open("/backups/last-night")            # a datadir, a backup, a folder of .ibd files, or one file
+>>> db = innokit.open("s3://backups/2026-11-24/")       # the same in a bucket
 >>> db.tables()                                         # ["shop.customer", "shop.lineitem"]
 >>> table = db.table("shop.lineitem")
 >>> polars.DataFrame(table)                             # pyarrow.table(table), duckdb: "SELECT ... FROM table"
@@ -16,7 +17,7 @@ from __future__ import annotations
 import warnings as _warnings
 
 from . import _innokit
-from ._errors import DamageError, DamageWarning, InnokitError, InternalError, PendingWarning, UnreadWarning
+from ._errors import DamageError, DamageWarning, InnokitError, InternalError, PendingWarning, StorageError, UnreadWarning
 from ._innokit import Database, Field, Report, Scan, Schema, Split, Table, __version__, check
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Scan",
     "Schema",
     "Split",
+    "StorageError",
     "Table",
     "UnreadWarning",
     "__version__",
@@ -42,11 +44,12 @@ __all__ = [
 def open(path, *, keyring=None, key_file=None):
     """Opens a datadir, a backup, a folder of tablespaces, or single files.
 
-    path: a path, or a list of paths. Only definitions are read, no rows.
+    path: a path or a URL (``s3://``, ``gs://``, ``az://``, ``https://``), or a list of them. Only definitions are read, no rows. Credentials
+        are those that the clouds' own commands would use: from the environment, a profile, or the machine.
     keyring: MySQL's keyring file, or a list of them.
     key_file: MariaDB's key file, or a pair of it and its key (or ``"FILE:"`` and the path of the key).
 
-    Raises FileNotFoundError for a path that is not there. Warns with PendingWarning if crash recovery is pending, for then the server
+    Raises FileNotFoundError for a path that is not there, and StorageError for a URL that is not there or cannot be read. Warns with PendingWarning if crash recovery is pending, for then the server
     would show other rows than the files, and with UnreadWarning of files that should hold a table but cannot be read.
     """
     db = _innokit.open(path, keyring=keyring, key_file=key_file)

@@ -3,6 +3,7 @@ from ._errors import DamageWarning as DamageWarning
 from ._errors import InnokitError as InnokitError
 from ._errors import InternalError as InternalError
 from ._errors import PendingWarning as PendingWarning
+from ._errors import StorageError as StorageError
 from ._errors import UnreadWarning as UnreadWarning
 from ._innokit import Database as Database
 from ._innokit import Field as Field

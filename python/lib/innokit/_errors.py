@@ -25,6 +25,23 @@ class DamageError(InnokitError):
         return self.args[0]
 
 
+class StorageError(InnokitError):
+    """An object in a bucket, or the way to it, failed. That says nothing about what is in the object: it is never damage.
+
+    url: the object or prefix.
+    reason: "missing" (404), "denied" (401, 403), "changed" (another object has its name since it was found), "unreachable" (no useful answer
+        after all tries), "other".
+    """
+
+    def __init__(self, message, url=None, reason=None):
+        super().__init__(message, url, reason)
+        self.url = None if url is None else str(url)
+        self.reason = reason
+
+    def __str__(self):
+        return self.args[0]
+
+
 class InternalError(InnokitError):
     """A defect of innokit."""
 

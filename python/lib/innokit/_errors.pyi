@@ -1,3 +1,5 @@
+from typing import Literal
+
 class InnokitError(Exception): ...
 
 class DamageError(InnokitError):
@@ -13,6 +15,11 @@ class DamageError(InnokitError):
         offset: int | None = None,
         keys: str | None = None,
     ) -> None: ...
+
+class StorageError(InnokitError):
+    url: str | None
+    reason: Literal["missing", "denied", "changed", "unreachable", "other"] | None
+    def __init__(self, message: str, url: object | None = None, reason: str | None = None) -> None: ...
 
 class InternalError(InnokitError): ...
 class DamageWarning(UserWarning): ...

@@ -3,6 +3,8 @@ from datetime import date, datetime
 from os import PathLike
 from typing import Any, Literal, TypeAlias, final
 
+from ._errors import StorageError
+
 _Path: TypeAlias = str | PathLike[str]
 _Paths: TypeAlias = _Path | Sequence[_Path]
 _KeyFile: TypeAlias = _Path | tuple[_Path, str]
@@ -24,7 +26,7 @@ def check(
 ) -> Report:
     """Verifies files: each page by its checksum and position (``"pages"``), or each B-tree by its rules (``"trees"``).
 
-    Returns a Report. Damage is not an exception here: it is what the report is about.
+    Returns a Report. Damage is not an exception here: it is what the report is about. Nor is a path or a URL that cannot be read.
 
     part: ``(3, 7)`` reads the third of seven parts of the pages, the same each time. Each page is in one of them, and so are the findings
         about it; the first also compares the dictionary with the files. Only for ``"pages"``.
@@ -150,7 +152,7 @@ class Table(_Readable):
     ) -> int:
         """Writes a Parquet file, compressed by zstd (levels 1 to 22), and returns its number of rows.
 
-        A file of that name is replaced once the new one is complete. Raises DamageError, and leaves no file then.
+        A file of that name is replaced once the new one is complete. It cannot be a URL. Raises DamageError, and leaves no file then.
         """
 
 @final
@@ -170,6 +172,10 @@ class Scan(_Readable):
         """What could not be read: a DamageError each."""
 
     @property
+    def error(self) -> StorageError | None:
+        """What ended the stream early, if that was an object in a bucket that could not be read. Libraries raise it as an error of theirs."""
+
+    @property
     def changes(self) -> list[tuple[str, str, int]] | None:
         """Values that Arrow cannot represent: column, what became of them, and how many. A zero date becomes NULL."""
 
@@ -182,13 +188,16 @@ class Split(_Readable):
     """A part of a table. Can be pickled; reading it opens only its files, and reads only its pages of them.
 
     It names files by their absolute paths, so these must lead to the same files wherever it is read. If a file has changed since, reading
-    raises InnokitError. The pickle holds the paths of key files too; a key given as text in ``key_file`` would be in it.
+    raises InnokitError. Of an object in a bucket it holds the URL and the ETag, and no credentials: reading it fails with StorageError if
+    another object has the name by then. The pickle holds the paths of key files too; a key given as text in ``key_file`` would be in it.
     """
 
     @property
     def table(self) -> str: ...
     @property
-    def paths(self) -> list[str]: ...
+    def paths(self) -> list[str]:
+        """Its files: absolute paths, or URLs."""
+
     @property
     def partitions(self) -> list[str | None]: ...
     @property

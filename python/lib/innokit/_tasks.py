@@ -9,12 +9,18 @@ import dataclasses
 import os
 from typing import Any
 
+from . import _innokit
 from . import open as _open
 from ._errors import DamageError
 
 ON_DAMAGE = ("raise", "skip", "list")
 #: The columns of ``on_damage="list"``.
 DAMAGE_COLUMNS = ("path", "page", "offset", "keys", "message")
+
+
+def absolute(path):
+    """The path for a task, which may have another working directory. A URL stays what it is."""
+    return os.fspath(path) if _innokit._is_url(path) else os.path.abspath(path)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,9 +36,8 @@ class Reading:
     key_file: Any = None
 
     def __post_init__(self):
-        # Tasks may have another working directory.
         paths = [self.path] if isinstance(self.path, (str, os.PathLike)) else self.path
-        object.__setattr__(self, "path", [os.path.abspath(path) for path in paths])
+        object.__setattr__(self, "path", [absolute(path) for path in paths])
         if self.on_damage not in ON_DAMAGE:
             raise ValueError(f'on_damage must be "raise", "skip" or "list", not {self.on_damage!r}')
 
@@ -72,7 +77,7 @@ class Whole:
 
 
 def batches(scan):
-    """The record batches of a scan. Damage is raised as innokit's DamageError, which pickles, and not as pyarrow's words for it."""
+    """The record batches of a scan. Its errors are innokit's own, which pickle, and not pyarrow's words for them."""
     import pyarrow
 
     reader = pyarrow.RecordBatchReader.from_stream(scan)
@@ -84,6 +89,8 @@ def batches(scan):
         except Exception:
             if scan.damage:
                 raise scan.damage[0] from None
+            if getattr(scan, "error", None):
+                raise scan.error from None
             raise
         yield batch
 

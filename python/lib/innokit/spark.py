@@ -35,7 +35,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from . import _tasks
+from . import _innokit, _tasks
 from . import check as _check
 
 __all__ = ["InnoDB", "InnoDBCheck", "register"]
@@ -53,8 +53,8 @@ def register(spark):
 class InnoDB(DataSource):
     """``spark.read.format("innodb").option("table", "shop.orders").load(path)``: the rows of a table.
 
-    path: a datadir, a backup, a folder of tablespaces, or one file; several with ``load([...])``. Relative ones are below the folder in which
-      Spark was started.
+    path: a datadir, a backup, a folder of tablespaces, or one file, also as a URL of a bucket; several with ``load([...])``. Relative ones are
+      below the folder in which Spark was started.
     Options, all of them text:
       table: ``schema.name``, required.
       columns: names with commas between, all if missing. ``.schema(...)`` chooses columns too.
@@ -136,7 +136,7 @@ class _CheckReader(DataSourceReader):
     def __init__(self, options, schema):
         known = {"path", "paths", "files", "target_bytes", "parts", "max_findings", "keyring", "key_file", "key_file_opener"}
         _refuse_unknown(options, known)
-        self.paths = [os.path.abspath(path) for path in _paths(options)]
+        self.paths = [_tasks.absolute(path) for path in _paths(options)]
         self.keys = _keys(options)
         self.files, self.max_findings = _flag(options, "files"), _number(options, "max_findings", 1000, least=0)
         self.size = (_number(options, "parts", None), _number(options, "target_bytes", _TARGET_BYTES))
@@ -145,10 +145,11 @@ class _CheckReader(DataSourceReader):
 
     def partitions(self):
         parts, target_bytes = self.size
+        sizes = [_bytes_below(path) for path in self.paths]
         if parts is None:
-            parts = max(1, -(-_bytes_below(self.paths) // target_bytes))
+            parts = max(1, -(-sum(size or 0 for size in sizes) // target_bytes))
         # Every part would tell of a path that is not there: the first one does.
-        there = [path for path in self.paths if os.path.lexists(path)]
+        there = [path for path, size in zip(self.paths, sizes) if size is not None]
         others = range(2, parts + 1) if there else []
         return [_Part(((1, parts), self.paths)), *(_Part(((number, parts), there)) for number in others)]
 
@@ -179,7 +180,7 @@ def _paths(options):
     """What `load` was given: Spark hands several over as JSON."""
     paths = json.loads(options["paths"]) if options.get("paths") else [options[name] for name in ("path",) if options.get(name)]
     if not paths:
-        raise ValueError("no path: load(path) of a datadir, a backup, a folder of tablespaces, or a file")
+        raise ValueError("no path: load(path) of a datadir, a backup, a folder of tablespaces, a file, or a URL")
     return paths
 
 
@@ -324,17 +325,16 @@ def _cast(batch, schema):
 # Checks
 
 
-def _bytes_below(paths):
-    """Bytes of the files in folders, and of files."""
+def _bytes_below(path):
+    """Bytes of a file, or of the files in a folder or a bucket. None if there is nothing of that name."""
+    if _innokit._is_url(path):
+        return _innokit._bytes_below(path)
+    if not os.path.isdir(path):
+        return os.path.getsize(path) if os.path.exists(path) else 0 if os.path.lexists(path) else None
     total = 0
-    for path in paths:
-        if not os.path.isdir(path):
-            total += os.path.getsize(path) if os.path.exists(path) else 0
-            continue
-        for folder, _, names in os.walk(path, followlinks=False):
-            for name in names:
-                status = os.lstat(os.path.join(folder, name))
-                total += status.st_size
+    for folder, _, names in os.walk(path, followlinks=False):
+        for name in names:
+            total += os.lstat(os.path.join(folder, name)).st_size
     return total
 
 

@@ -226,7 +226,7 @@ fn unread_elsewhere(inventory: &Inventory, rows: &[Examined]) -> Vec<Passed> {
         rows.iter().filter(of_row).any(|row| row.is_cut || row.state.with_tally(|tally| tally.failure.is_some()))
             || inventory.failed.iter().any(|failed| failed.path == path)
     };
-    let missed = files::failures().into_iter().filter(|missed| !is_reported(&missed.path));
+    let missed = files::failures_of(&inventory.asked).into_iter().filter(|missed| !is_reported(&missed.path));
     missed.map(|missed| Passed { path: missed.path, why: missed.why }).collect()
 }
 

@@ -404,7 +404,7 @@ impl Settling<'_> {
 fn tablespace(done: &SettledFile) -> Option<Held> {
     let (candidate, part) = (&done.candidate, &done.head.as_ref().ok()?.part);
     let pages = u32::try_from(part.pages_in(candidate.len)).unwrap_or(u32::MAX);
-    let file = SpaceFile { path: candidate.path.clone(), file: FileId(0), first: 0, pages };
+    let file = SpaceFile::of(candidate.path.clone(), FileId(0), 0, pages);
     let (format, header, key) = (part.format, part.header, part.key.clone());
     let space = Tablespace { format, header, key, files: vec![file] };
     (part.first_page == 0).then(|| Held { space, roots: done.tally.roots.clone(), newest: done.tally.newest })

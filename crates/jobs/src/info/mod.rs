@@ -105,7 +105,7 @@ pub fn info(paths: &[PathBuf], options: &InfoOptions) -> Result<InfoReport, Erro
             target.finish(file);
         }
     }
-    for failed in files::failures() {
+    for failed in files::failures_of(paths) {
         let path = failed.path.to_string_lossy();
         let error = Some(format!("cannot be read: {}", failed.why));
         match files.iter_mut().find(|file| file.path == path) {
@@ -288,7 +288,7 @@ impl SweptSpace {
     /// The tablespace's SDI, if it has any.
     fn dictionary(&self) -> Option<Dictionary> {
         let pages = u32::try_from(self.part.pages_in(self.len)).unwrap_or(u32::MAX);
-        let file = SpaceFile { path: self.path.clone(), file: FileId(0), first: self.part.first_page, pages };
+        let file = SpaceFile::of(self.path.clone(), FileId(0), self.part.first_page, pages);
         let (format, header, key) = (self.part.format, self.part.header, self.part.key.clone());
         let space = Tablespace { format, header, key, files: vec![file] };
         let Objects { objects, broken } = sdi::read(&space, &self.head, &mut Opener::new())?;

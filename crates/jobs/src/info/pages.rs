@@ -27,7 +27,7 @@ impl Pages {
     /// A tablespace of this one file.
     pub fn new(path: &Path, len: u64, part: &SpacePart) -> Self {
         let pages = u32::try_from(part.pages_in(len)).unwrap_or(u32::MAX);
-        let file = SpaceFile { path: path.to_path_buf(), file: FileId(0), first: part.first_page, pages };
+        let file = SpaceFile::of(path.to_path_buf(), FileId(0), part.first_page, pages);
         Self(Tablespace { format: part.format, header: part.header, key: part.key.clone(), files: vec![file] })
     }
 
@@ -53,7 +53,7 @@ impl Pages {
     pub fn push(&mut self, path: &Path, len: u64) {
         let Self(space) = self;
         let pages = u32::try_from(len / u64::from(space.format.physical().get())).unwrap_or(u32::MAX);
-        space.files.push(SpaceFile { path: path.to_path_buf(), file: FileId(0), first: space.pages(), pages });
+        space.files.push(SpaceFile::of(path.to_path_buf(), FileId(0), space.pages(), pages));
     }
 
     pub fn header(&self) -> Option<&SpaceHeader> {

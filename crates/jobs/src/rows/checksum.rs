@@ -140,6 +140,7 @@ pub fn checksums(
         workers: options.scan.workers,
         index: None,
         create_table: options.create_table.as_deref(),
+        pending: true,
     };
     let tables = Tables::find(paths, wish)?;
     let counters = Counters::new(options.scan.workers.max(1));

@@ -16,6 +16,7 @@ use crate::source::datadir::{Inventory, Passed};
 use crate::source::files;
 use crate::source::keys::KeyFiles;
 use crate::source::redo_log::RedoLogs;
+use crate::source::remote::Missed;
 use crate::table::definitions::{Definitions, Described, own_definitions};
 use crate::table::known::{Known, know};
 use crate::table::lone::{self, Statements};
@@ -77,6 +78,8 @@ pub struct Wish<'w> {
     pub index: Option<&'w str>,
     /// A file of `CREATE TABLE` statements for tablespaces without a definition.
     pub create_table: Option<&'w Path>,
+    /// Look whether the datadirs of the files need crash recovery.
+    pub pending: bool,
 }
 
 /// All tables of some files.
@@ -145,8 +148,16 @@ impl Tables {
             }
         }
         found.tables.sort_by(|a, b| a.name.cmp(&b.name));
+        // Why a definition was not found may be that the file beside the table could not be read.
+        let is_known = |path: &PathBuf| {
+            unread.iter().any(|unread| unread.path == *path)
+                || spaces.iter().flat_map(|space| &space.files).any(|file| file.path == *path)
+        };
+        let beside = files::failures_of(paths).into_iter().filter(|missed| !is_known(&missed.path));
+        let beside: Vec<_> = beside.map(|missed| Unread { path: missed.path, why: missed.why }).collect();
+        unread.extend(beside);
         let mut redo = RedoLogs::new(false);
-        for space in &spaces {
+        for space in spaces.iter().filter(|_| wish.pending) {
             redo.pending_for(space.path());
         }
         let mut passed: Vec<Passed> = std::mem::take(&mut inventory.skipped);
@@ -156,13 +167,17 @@ impl Tables {
 }
 
 impl Tables {
-    /// Why one of the table's files could not be read to its end, if so: what is missing from it is then not damage.
-    pub(super) fn out_of_reach(&self, table: &TableSource) -> Option<String> {
-        let failures = files::failures();
+    /// Which of the table's files could not be read to its end, if one could not: what is missing from it is then not damage.
+    #[must_use]
+    pub fn missed(&self, table: &TableSource) -> Option<Missed> {
         let spaces = table.trees.iter().filter_map(|tree| self.spaces.get(tree.space));
-        let mut paths = spaces.flat_map(|space| &space.files).map(|file| &file.path);
-        let failed = paths.find_map(|path| failures.iter().find(|failed| failed.path == *path))?;
-        Some(format!("{} cannot be read: {}", failed.path.display(), failed.why))
+        spaces.flat_map(|space| &space.files).find_map(|file| file.object.as_ref()?.failure())
+    }
+
+    /// The same as a sentence.
+    pub(super) fn out_of_reach(&self, table: &TableSource) -> Option<String> {
+        let missed = self.missed(table)?;
+        Some(format!("{} cannot be read: {}", missed.path.display(), missed.why))
     }
 
     /// Files that could not be read, with the reason: those known from the start, and those whose failure shows only at the end.

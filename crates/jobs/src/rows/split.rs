@@ -21,9 +21,10 @@ use super::plan::RowPlan;
 use super::source::{TableSource, Tables, TreeSource, Wish};
 use crate::Error;
 use crate::source::keys::KeyFiles;
+use crate::source::remote::{self, RemoteVersion};
 use crate::table::definitions::own_definitions;
 use crate::tree::ranges::{PageInTree, Ranges, children, inner_page};
-use crate::tree::{Opener, Tablespace};
+use crate::tree::{Opener, SpaceFile, Tablespace};
 
 /// How many level-1 pages are read to see how many leaves each has.
 const PARENTS_READ: usize = 32;
@@ -89,14 +90,39 @@ pub struct SplitFile {
     pub len: u64,
     /// When it was last modified: seconds and nanoseconds since 1970.
     pub modified: (i64, i64),
+    /// The ETag of an object in a bucket, if its server gives any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub e_tag: Option<String>,
 }
 
 impl SplitFile {
-    fn of(path: &Path) -> Result<Self, Error> {
+    /// A file of a tablespace that is open.
+    fn of(file: &SpaceFile) -> Result<Self, Error> {
+        let Some(object) = &file.object else { return Self::here(&file.path) };
+        let RemoteVersion { len, e_tag, modified: (seconds, nanoseconds) } = object.version();
+        Ok(Self { path: file.path.clone(), len, modified: (seconds, nanoseconds.into()), e_tag })
+    }
+
+    /// A file of this system, as it is now.
+    fn here(path: &Path) -> Result<Self, Error> {
         let failed = |source| Error::Io { path: path.to_path_buf(), action: "reading its length", source };
         let path = std::path::absolute(path).map_err(failed)?;
         let metadata = fs::metadata(&path).map_err(failed)?;
-        Ok(Self { path, len: metadata.len(), modified: (metadata.mtime(), metadata.mtime_nsec()) })
+        Ok(Self { path, len: metadata.len(), modified: (metadata.mtime(), metadata.mtime_nsec()), e_tag: None })
+    }
+
+    /// Makes sure that the path is still this file. An object is not asked for: each of its ranges is read on that condition.
+    fn expect(&self) -> Result<(), Error> {
+        if remote::is_url(&self.path) {
+            let modified = (self.modified.0, u32::try_from(self.modified.1).unwrap_or_default());
+            let version = RemoteVersion { len: self.len, e_tag: self.e_tag.clone(), modified };
+            return remote::expect(&self.path, &version);
+        }
+        if Self::here(&self.path)? == *self {
+            return Ok(());
+        }
+        let why = "it has changed since the split was made: make the splits again".to_owned();
+        Err(Error::Unusable { path: self.path.clone(), why })
     }
 }
 
@@ -142,14 +168,10 @@ impl Split {
     /// # Errors
     /// A file is missing, cannot be read or has changed since the split was made.
     pub fn open(&self, keys: &KeyFiles) -> Result<Tables, Error> {
-        for file in &self.files {
-            if SplitFile::of(&file.path)? != *file {
-                let why = "it has changed since the split was made: make the splits again".to_owned();
-                return Err(Error::Unusable { path: file.path.clone(), why });
-            }
-        }
         let paths: Vec<PathBuf> = self.files.iter().map(|file| file.path.clone()).collect();
-        let wish = Wish { keys, page_size: None, workers: 1, index: None, create_table: None };
+        self.files.iter().try_for_each(SplitFile::expect)?;
+        // Who made the splits was told what is pending.
+        let wish = Wish { keys, page_size: None, workers: 1, index: None, create_table: None, pending: false };
         let mut tables = Tables::find(&paths, wish)?;
         let path = paths.first().cloned().unwrap_or_default();
         if let Some(unread) = tables.unread.iter().find(|unread| self.files.iter().any(|file| file.path == unread.path))
@@ -192,7 +214,7 @@ struct Units {
     part: SplitPart,
     /// Bytes of leaves below each page.
     each: u64,
-    files: Vec<PathBuf>,
+    files: Vec<SpaceFile>,
 }
 
 /// Cuts a table into splits, in key order within each partition. There is at least one, even if no row can be in it.
@@ -226,18 +248,18 @@ pub fn splits(
             units: ranges.units,
             bytes: 0,
         };
-        trees.push(Units { part, each, files: space.files.iter().map(|file| file.path.clone()).collect() });
+        trees.push(Units { part, each, files: space.files.clone() });
     }
     let definition = defining(of, &mut opener);
     let parts = cut(&trees, size);
     let split = |parts: Vec<(usize, SplitPart)>| {
         let used = parts.iter().filter_map(|(tree, _)| trees.get(*tree)).flat_map(|tree| &tree.files);
-        let mut files: Vec<&PathBuf> = used.chain(&definition).collect();
-        files.sort();
-        files.dedup();
+        let mut files: Vec<&SpaceFile> = used.chain(&definition).collect();
+        files.sort_by(|one, other| one.path.cmp(&other.path));
+        files.dedup_by(|one, other| one.path == other.path);
         Ok(Split {
             table: of.table.name.clone(),
-            files: files.into_iter().map(|path| SplitFile::of(path)).collect::<Result<_, _>>()?,
+            files: files.into_iter().map(SplitFile::of).collect::<Result<_, _>>()?,
             parts: parts.into_iter().map(|(_, part)| part).collect(),
             key_range: key_range.cloned(),
         })
@@ -300,7 +322,7 @@ fn bytes_below(space: &Tablespace, tree: &TreeSource, ranges: &Ranges, opener: &
 }
 
 /// The file of a partitioned MySQL table that has the definition: only one of its files does.
-fn defining(of: OpenTable<'_>, opener: &mut Opener) -> Option<PathBuf> {
+fn defining(of: OpenTable<'_>, opener: &mut Opener) -> Option<SpaceFile> {
     let mut spaces = of.table.trees.iter().filter_map(|tree| of.tables.spaces.get(tree.space));
     let defines = |space: &&Tablespace| {
         let own = own_definitions(space, opener).map(|(tables, _)| tables).unwrap_or_default();
@@ -309,7 +331,7 @@ fn defining(of: OpenTable<'_>, opener: &mut Opener) -> Option<PathBuf> {
     if of.table.trees.len() < 2 || of.table.table.family != Family::MySql {
         return None;
     }
-    spaces.find(defines).map(|space| space.path().to_path_buf())
+    spaces.find(defines).and_then(|space| space.files.first()).cloned()
 }
 
 /// The plan for one tree: some columns, a range of keys, and what the tree itself says about columns added later.

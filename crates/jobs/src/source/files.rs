@@ -6,10 +6,11 @@ use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use flow::FileSet;
 
-use super::remote::{self, Missed, Remote, RemoteMeta};
+use super::remote::{self, Missed, Remote, RemoteMeta, RemoteObject, SetFile};
 
 /// The device number of everything that is not on this system. No device has it.
 const NO_DEVICE: u64 = u64::MAX;
@@ -184,8 +185,7 @@ pub(crate) enum File {
 #[derive(Debug)]
 pub(crate) struct Object {
     remote: &'static dyn Remote,
-    path: PathBuf,
-    len: u64,
+    object: Arc<dyn RemoteObject>,
     at: u64,
 }
 
@@ -201,7 +201,18 @@ impl File {
         if meta.is_dir {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        Ok(Self::There(Object { remote, path: path.to_path_buf(), len: meta.len, at: 0 }))
+        Ok(Self::There(Object { remote, object: remote.hold(path)?, at: 0 }))
+    }
+
+    /// Opens a file that was found earlier: the object, whatever has its path by now.
+    ///
+    /// # Errors
+    /// As `std::fs::File::open`.
+    pub fn open_found(path: &Path, found: Option<&Arc<dyn RemoteObject>>) -> io::Result<Self> {
+        match (found, remote::installed()) {
+            (Some(object), Some(remote)) => Ok(Self::There(Object { remote, object: Arc::clone(object), at: 0 })),
+            _ => Self::open(path),
+        }
     }
 
     /// The file's metadata.
@@ -211,7 +222,7 @@ impl File {
     pub fn metadata(&self) -> io::Result<Metadata> {
         match self {
             Self::Here(file) => file.metadata().map(Metadata::Here),
-            Self::There(object) => object.remote.metadata(&object.path).map(Metadata::There),
+            Self::There(object) => Ok(Metadata::There(object.object.meta())),
         }
     }
 
@@ -228,7 +239,7 @@ impl FileExt for File {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         match self {
             Self::Here(file) => file.read_at(bytes, offset),
-            Self::There(object) => object.remote.read_at(&object.path, bytes, offset),
+            Self::There(object) => object.remote.read_at(&object.object, bytes, offset),
         }
     }
 
@@ -242,7 +253,7 @@ impl Read for File {
         match self {
             Self::Here(file) => file.read(bytes),
             Self::There(object) => {
-                let got = object.remote.read_at(&object.path, bytes, object.at)?;
+                let got = object.remote.read_at(&object.object, bytes, object.at)?;
                 object.at += got as u64;
                 Ok(got)
             }
@@ -257,7 +268,7 @@ impl Seek for File {
             Self::There(object) => {
                 let place = match to {
                     SeekFrom::Start(at) => Some(at),
-                    SeekFrom::End(by) => object.len.checked_add_signed(by),
+                    SeekFrom::End(by) => object.object.meta().len.checked_add_signed(by),
                     SeekFrom::Current(by) => object.at.checked_add_signed(by),
                 };
                 object.at = place.ok_or(io::ErrorKind::InvalidInput)?;
@@ -267,17 +278,36 @@ impl Seek for File {
     }
 }
 
+/// The object that has a path now; `None` for a file of this system.
+///
+/// # Errors
+/// It is a URL, and nothing has that name.
+pub(crate) fn found(path: &Path) -> io::Result<Option<Arc<dyn RemoteObject>>> {
+    remote::of(path)?.map(|remote| remote.hold(path)).transpose()
+}
+
 /// The files of a run for readers: paths, and the number of bytes to read from each. Brings the engine that any objects among them need.
 pub(crate) fn set(files: impl IntoIterator<Item = (PathBuf, u64)>) -> FileSet {
-    let files: Vec<(PathBuf, u64)> = files.into_iter().collect();
-    let Some(remote) = remote::installed() else { return FileSet::new(files) };
-    let kept: Vec<bool> = files.iter().map(|(path, _)| remote::is_url(path) && remote.has(path)).collect();
-    if !kept.contains(&true) {
-        return FileSet::new(files);
+    set_found(files.into_iter().map(|(path, len)| (path, len, None)))
+}
+
+/// The same, of files of which some were found earlier.
+pub(crate) fn set_found(files: impl IntoIterator<Item = (PathBuf, u64, Option<Arc<dyn RemoteObject>>)>) -> FileSet {
+    let files: Vec<_> = files.into_iter().collect();
+    let is_there = |path: &Path, remote: &dyn Remote| remote::is_url(path) && remote.has(path);
+    let remote = remote::installed().filter(|remote| files.iter().any(|(path, ..)| is_there(path, *remote)));
+    let Some(remote) = remote else { return FileSet::new(files.into_iter().map(|(path, len, _)| (path, len))) };
+    let (mut entries, mut sources) = (Vec::new(), Vec::new());
+    for (path, len, found) in files {
+        let source = match found {
+            Some(object) => SetFile::There(object),
+            None if is_there(&path, remote) => remote.hold(&path).map_or_else(SetFile::Gone, SetFile::There),
+            None => SetFile::Here,
+        };
+        entries.push((path, len, !matches!(source, SetFile::Here)));
+        sources.push(source);
     }
-    let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.clone()).collect();
-    let engine = remote.engine(&paths);
-    FileSet::carried_by(engine, files.into_iter().zip(kept).map(|((path, len), kept)| (path, len, kept)))
+    FileSet::carried_by(remote.engine(sources), entries)
 }
 
 /// Whether the path is one of storage that is not on this system.
@@ -290,7 +320,36 @@ pub(crate) fn failures() -> Vec<Missed> {
     remote::installed().map(Remote::failures).unwrap_or_default()
 }
 
+/// The same, without the failures of other jobs in other buckets.
+pub(crate) fn failures_of(paths: &[PathBuf]) -> Vec<Missed> {
+    let mut failures = failures();
+    failures.retain(|missed| paths.iter().any(|path| bucket_of(path) == bucket_of(&missed.path)));
+    failures
+}
+
+/// `s3://bucket`; all paths of this system have none.
+fn bucket_of(path: &Path) -> Option<&[u8]> {
+    let text = path.as_os_str().as_encoded_bytes();
+    let mut slashes = text.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+    let end = slashes.nth(2).unwrap_or(text.len());
+    text.get(..end).filter(|_| remote::is_url(path))
+}
+
 /// Notes on requests to storage elsewhere.
 pub(crate) fn notes() -> Vec<String> {
     remote::installed().map(Remote::notes).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_one_bucket_are_told_from_others() {
+        let bucket = |path: &str| bucket_of(Path::new(path)).map(<[u8]>::to_vec);
+        assert_eq!(bucket("s3://lab/db/t.ibd"), Some(b"s3://lab".to_vec()));
+        assert_eq!(bucket("s3://lab"), bucket("s3://lab/"));
+        assert_ne!(bucket("s3://lab"), bucket("gs://lab"));
+        assert_eq!((bucket("/s3/lab/db"), bucket("lab")), (None, None));
+    }
 }

@@ -2,14 +2,23 @@
 //!
 //! A place there is a path too, spelled as a URL: `s3://bucket/backups/db/t.ibd`. Like a mount, a URL means the same to every job of the
 //! process. So there is one [`Remote`] per process, and only `files` asks it. Paths without a scheme never reach it.
+//!
+//! An object may be replaced at any time, and a process may live for weeks. What has been seen of a bucket is therefore kept for as long as
+//! somebody [visits](visit) it, and no longer: the next visit lists it again. What is read after the visit, such as the rows of an open
+//! table, is read by the [object](RemoteObject) that was found then, and not by its name.
 
+use std::any::Any;
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use flow::SharedEngine;
+use serde::{Deserialize, Serialize};
+
+use super::files;
+use crate::Error;
 
 /// What is known of an object, or of the prefix that several share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +31,29 @@ pub struct RemoteMeta {
     pub number: u64,
 }
 
+/// Which bytes an object has. No field but the length is certain: servers differ in what they tell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemoteVersion {
+    /// Length in bytes.
+    pub len: u64,
+    /// The server's name for these bytes, if it has given one.
+    pub e_tag: Option<String>,
+    /// When it was stored: seconds and nanoseconds since 1970.
+    pub modified: (i64, u32),
+}
+
+/// An object as it was when it was found. Another object may have its name by now: reading this one then fails.
+pub trait RemoteObject: Any + Send + Sync + Debug {
+    /// What it is.
+    fn meta(&self) -> RemoteMeta;
+
+    /// Which bytes it has.
+    fn version(&self) -> RemoteVersion;
+
+    /// Why it cannot be read any more, if that has turned out.
+    fn failure(&self) -> Option<Missed>;
+}
+
 /// A path whose bytes, listing or existence could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missed {
@@ -29,6 +61,20 @@ pub struct Missed {
     pub path: PathBuf,
     /// Why, as a clause.
     pub why: String,
+    /// The same as a kind: `NotFound`, `PermissionDenied`, `TimedOut` if there was no useful answer, `StaleNetworkFileHandle` if another
+    /// object has taken the name.
+    pub kind: io::ErrorKind,
+}
+
+/// A file of a set.
+#[derive(Debug)]
+pub enum SetFile {
+    /// On this system: it comes with an open handle.
+    Here,
+    /// An object.
+    There(Arc<dyn RemoteObject>),
+    /// An object that could not be found when the set was made.
+    Gone(io::Error),
 }
 
 /// Storage outside of this system's file systems.
@@ -65,16 +111,36 @@ pub trait Remote: Send + Sync + Debug {
     /// The listing cannot be read, or not to its end.
     fn list(&self, path: &Path) -> io::Result<Vec<(OsString, RemoteMeta)>>;
 
+    /// The object that has the path now.
+    ///
+    /// # Errors
+    /// Nothing has that name, or that could not be found out.
+    fn hold(&self, path: &Path) -> io::Result<Arc<dyn RemoteObject>>;
+
+    /// Takes the path for the object that `version` says, without asking. Whether it still is that one shows when it is read.
+    ///
+    /// # Errors
+    /// The path is known to be another object.
+    fn expect(&self, path: &Path, version: &RemoteVersion) -> io::Result<()>;
+
     /// Reads bytes of an object at `offset`. Returns how many: fewer than asked for only where the object ends.
     ///
     /// # Errors
     /// They cannot be read, after all tries.
-    fn read_at(&self, path: &Path, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
+    fn read_at(&self, object: &Arc<dyn RemoteObject>, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// An engine for `files`, some of which are objects: those for which [`Remote::has`] holds. The others have an open handle.
-    fn engine(&self, files: &[PathBuf]) -> Box<dyn SharedEngine>;
+    /// An engine for the files of a set, by their places in it.
+    fn engine(&self, files: Vec<SetFile>) -> Box<dyn SharedEngine>;
 
-    /// What could not be read so far: objects that are known to exist, named paths, and anything that failed on the way.
+    /// Keeps what is seen of the buckets of these paths until [`Remote::leave`]. What was seen of a bucket that nobody is visiting is
+    /// forgotten first, its failures included.
+    fn visit(&self, paths: &[PathBuf]);
+
+    /// Ends a visit.
+    fn leave(&self, paths: &[PathBuf]);
+
+    /// What could not be read of the buckets that are being visited: objects that are known to exist, named paths, and anything that failed
+    /// on the way.
     fn failures(&self) -> Vec<Missed>;
 
     /// Notes for a user who asks for details: requests, retries and their reasons.
@@ -123,6 +189,63 @@ pub fn entered(path: PathBuf) -> PathBuf {
     match REMOTE.get() {
         Some(remote) if is_url(&path) => remote.enter(path),
         _ => path,
+    }
+}
+
+/// Makes sure that something has the path, and lists a prefix.
+///
+/// # Errors
+/// It is a URL, and nothing has that name or it could not be found out.
+pub fn find(path: &Path) -> Result<(), Error> {
+    let failed = |source| Error::Io { path: path.to_path_buf(), action: "looking for it", source };
+    let remote = of(path).map_err(failed)?;
+    remote.map_or(Ok(()), |remote| remote.named(path).map(drop).map_err(failed))
+}
+
+/// Takes a URL for the object that `version` says.
+///
+/// # Errors
+/// It is known to be another object, or nothing here reads such URLs.
+pub fn expect(path: &Path, version: &RemoteVersion) -> Result<(), Error> {
+    let failed = |source| Error::Io { path: path.to_path_buf(), action: "opening it", source };
+    let remote = of(path).map_err(failed)?;
+    remote.map_or(Ok(()), |remote| remote.expect(path, version).map_err(failed))
+}
+
+/// What could not be read of these paths themselves, whatever is beside or below them. Asked while they are visited.
+#[must_use]
+pub fn missed(paths: &[PathBuf]) -> Option<Missed> {
+    let failures = installed()?.failures();
+    failures.into_iter().find(|missed| paths.contains(&missed.path))
+}
+
+/// The same, or else anything that could not be read of their buckets: why something that is beside them was not found.
+#[must_use]
+pub fn missed_near(paths: &[PathBuf]) -> Option<Missed> {
+    missed(paths).or_else(|| files::failures_of(paths).into_iter().next())
+}
+
+/// A visit to the buckets of some paths, until it is dropped. A process that runs one command and ends needs none.
+#[derive(Debug)]
+pub struct Visit {
+    paths: Vec<PathBuf>,
+}
+
+/// Begins a visit: buckets are listed again, and what failed in them is tried again. Visits that overlap see the same.
+#[must_use]
+pub fn visit(paths: &[PathBuf]) -> Visit {
+    let paths: Vec<PathBuf> = paths.iter().filter(|path| is_url(path)).cloned().collect();
+    if let Some(remote) = installed().filter(|_| !paths.is_empty()) {
+        remote.visit(&paths);
+    }
+    Visit { paths }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        if let Some(remote) = installed().filter(|_| !self.paths.is_empty()) {
+            remote.leave(&self.paths);
+        }
     }
 }
 

@@ -78,6 +78,7 @@ impl Definitions {
         let mut definitions = Self::default();
         let mut datadirs = BTreeMap::new();
         let mut opener = Opener::new();
+        let numbers: BTreeSet<u32> = spaces.clone().map(|space| space.format.space().0).collect();
         for space in spaces {
             for table in own_tables(space, &mut opener).unwrap_or_default() {
                 definitions.add_own(space, &Arc::new(table));
@@ -101,7 +102,7 @@ impl Definitions {
                 Tablespace::open(&[file], keys, None).ok()
             });
             if let Some(system) = system {
-                definitions.add_old(&datadir, &system, &mut opener);
+                definitions.add_old(&datadir, &system, &numbers, &mut opener);
             }
         }
         definitions
@@ -132,8 +133,9 @@ impl Definitions {
         self.by_place.entry(place).or_default().insert((id, entry.root), entry);
     }
 
-    /// Adds the tables of the old dictionary. Damage in it is reported elsewhere; here it just leaves tables without a name.
-    fn add_old(&mut self, datadir: &Path, system: &Tablespace, opener: &mut Opener) {
+    /// Adds the tables of the old dictionary that are in one of the tablespaces. Each has a file of its own, and a bucket may have ten thousand
+    /// where one is wanted. Damage in it is reported elsewhere; here it just leaves tables without a name.
+    fn add_old(&mut self, datadir: &Path, system: &Tablespace, numbers: &BTreeSet<u32>, opener: &mut Opener) {
         let Some(roots) = system.sound(DICT_HDR_PAGE_NO.0, opener).ok().and_then(|page| DictionaryRoots::read(&page))
         else {
             return;
@@ -143,7 +145,7 @@ impl Definitions {
         for index in leaves(system, roots.indexes, opener, SysIndex::read) {
             indexes.entry(index.table_id).or_default().push(index);
         }
-        for table in tables {
+        for table in tables.into_iter().filter(|table| numbers.contains(&table.space.0)) {
             let whole = table.name.split("#P#").next().unwrap_or(&table.name);
             let frm = read_small(&datadir.join(format!("{whole}.frm")), FRM_MAX).ok();
             let entries = indexes.get(&table.id).map_or(&[][..], Vec::as_slice);

@@ -97,7 +97,7 @@ pub fn tables_watched(
     })?;
     // If a file could not be read to its end, its findings may only reflect the missing rest: report the failure instead.
     let mut subjects = subjects;
-    for Missed { path, why } in files::failures() {
+    for Missed { path, why, .. } in files::failures_of(&inventory.asked) {
         match subjects.iter_mut().find(|subject| subject.has(&path)) {
             Some(subject) => subject.opened = Err(format!("cannot be read: {why}")),
             None if inventory.failed.iter().any(|failed| failed.path == path) => {}

@@ -28,5 +28,5 @@ pub use finding::{Rule, TreeFinding};
 pub use map::SpaceMap;
 pub use page::{Opened, Opener};
 pub use roots::Root;
-pub use space::{FoundFile, Tablespace};
+pub use space::{FoundFile, SpaceFile, Tablespace};
 pub use walk::{Leaves, TreeCounts, TreeReport, Walk};

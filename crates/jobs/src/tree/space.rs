@@ -15,6 +15,7 @@ use crate::source::datadir::plain;
 use crate::source::files::{self, File};
 use crate::source::keys::SpaceKey;
 use crate::source::page::PageAt;
+use crate::source::remote::RemoteObject;
 use crate::source::space::{self, HEAD, LONG_HEAD};
 
 /// Read this many pages one by one: opening a queue takes longer.
@@ -53,6 +54,20 @@ pub struct SpaceFile {
     pub first: u32,
     /// Whole pages in it.
     pub pages: u32,
+    /// The object in a bucket, as it was when the tablespace was opened.
+    pub object: Option<Arc<dyn RemoteObject>>,
+}
+
+impl SpaceFile {
+    /// A file that begins with page `first` of its tablespace. If it cannot be found now, that shows when it is read.
+    pub fn of(path: PathBuf, file: FileId, first: u32, pages: u32) -> Self {
+        let object = files::found(&path).ok().flatten();
+        Self { path, file, first, pages, object }
+    }
+
+    fn open(&self) -> std::io::Result<File> {
+        File::open_found(&self.path, self.object.as_ref())
+    }
 }
 
 /// A tablespace.
@@ -87,7 +102,8 @@ impl Tablespace {
         for FoundFile { path, file, len } in files {
             let pages = len / u64::from(space.format.physical().get());
             let pages = u32::try_from(pages).unwrap_or(u32::MAX);
-            space.files.push(SpaceFile { path: path.clone(), file: *file, first: space.pages(), pages });
+            let file = SpaceFile::of(path.clone(), *file, space.pages(), pages);
+            space.files.push(file);
         }
         Ok(space)
     }
@@ -154,7 +170,7 @@ impl Tablespace {
     pub fn stored(&self, page_no: u32) -> Result<Vec<u8>, String> {
         let (file, offset) = self.file_of(page_no).ok_or_else(|| not_there(page_no))?;
         let mut page = vec![0; self.format.physical().bytes()];
-        let read = File::open(&file.path).and_then(|file| file.read_exact_at(&mut page, offset));
+        let read = file.open().and_then(|file| file.read_exact_at(&mut page, offset));
         read.map_err(|error| format!("page {page_no} cannot be read: {}", plain(&error)))?;
         Ok(page)
     }
@@ -195,7 +211,9 @@ impl Tablespace {
     /// The files numbered within this tablespace, not within the run.
     fn own_set(&self) -> FileSet {
         let page = u64::from(self.format.physical().get());
-        files::set(self.files.iter().map(|file| (file.path.clone(), u64::from(file.pages) * page)))
+        files::set_found(
+            self.files.iter().map(|file| (file.path.clone(), u64::from(file.pages) * page, file.object.clone())),
+        )
     }
 
     /// Whether nearly all of its bytes are in the page cache, as far as the kernel tells.
@@ -204,7 +222,7 @@ impl Tablespace {
         let page = u64::from(self.format.physical().get());
         let mut cache = PageCache::new();
         self.files.iter().all(|file| {
-            let opened = File::open(&file.path);
+            let opened = file.open();
             let opened = opened.as_ref().ok().and_then(File::here);
             opened.is_some_and(|opened| cache.holds_most(opened.as_fd(), u64::from(file.pages) * page))
         })

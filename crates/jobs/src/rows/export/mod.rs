@@ -190,6 +190,7 @@ pub fn export<F: Format>(
         workers,
         index: options.index.as_deref(),
         create_table: options.create_table.as_deref(),
+        pending: true,
     };
     let tables = Tables::find(paths, wish)?;
     let open = if options.committed { open_transactions(&tables, &options.keys)? } else { Vec::new() };
