@@ -102,6 +102,56 @@ fn stale_mini_transactions_in_the_last_block_are_never_archived() {
     assert_eq!(server.verified().ranges.len(), 1);
 }
 
+/// A server that hangs in a write leaves stale mini-transactions for longer than it takes to believe that it is idle.
+#[test]
+fn stale_mini_transactions_of_a_server_that_hung_are_taken_back() {
+    let mut server = FakeServer::new(256 << 10);
+    let (stop, archived) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let options = ArchiveOptions { until: ArchiveUntil::Stopped, ..server.options() };
+    let (datadir, ended, lsn) = (server.datadir(), Arc::clone(&stop), Arc::clone(&archived));
+    let run = std::thread::spawn(move || {
+        archive(&datadir, &options, &ended, &mut |event| {
+            if let ArchiveEvent::Status(status) = event {
+                lsn.store(status.lsn, Ordering::SeqCst);
+            }
+        })
+    });
+    let wait_for = |is_there: &dyn Fn(u64) -> bool| {
+        let started = Instant::now();
+        while !is_there(archived.load(Ordering::SeqCst)) {
+            assert!(started.elapsed() < PATIENCE, "{}", archived.load(Ordering::SeqCst));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let mut tried = 0;
+    for round in 0..20 {
+        server.commit(11 + round % 5);
+        let end = server.lsn();
+        wait_for(&|lsn| lsn == end);
+        let mut stale = Vec::new();
+        while end + (stale.len() as u64) + 300 < end.next_multiple_of(BLOCK) {
+            let bytes = record(200, 0x77);
+            stale.extend([bytes.clone(), vec![1], crc32c(&bytes).to_be_bytes().to_vec()].concat());
+        }
+        if stale.is_empty() {
+            continue;
+        }
+        tried += 1;
+        server.write(end, &stale);
+        wait_for(&|lsn| lsn == end + stale.len() as u64);
+        // At last the server writes what it had to.
+        server.write(end, &vec![0; stale.len()]);
+        wait_for(&|lsn| lsn == end);
+    }
+    let end = server.commit(30);
+    wait_for(&|lsn| lsn == end);
+    stop.store(true, Ordering::SeqCst);
+    let done = run.join().expect("ends").expect("archived");
+    assert!(tried > 5 && done.gaps == 0, "{tried} {done:?}");
+    let report = server.verified();
+    assert_eq!((report.ranges.len(), report.ranges[0].end_lsn), (1, server.lsn()));
+}
+
 #[test]
 fn a_killed_run_goes_on_where_it_ended_and_clears_what_it_tore() {
     let mut server = FakeServer::new(256 << 10);

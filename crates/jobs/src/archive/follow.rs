@@ -76,6 +76,7 @@ pub(super) struct Follower {
     /// The end of the last walk that was not cut off.
     pub seen: Option<Lsn>,
     pub rest: Option<Rest>,
+    pub unproven: Option<Unproven>,
 }
 
 /// A log end that has stopped changing: since when, and a checksum of the bytes before it.
@@ -84,6 +85,14 @@ pub(super) struct Rest {
     since: Instant,
     end: Lsn,
     crc: u32,
+}
+
+/// The end of the archive, if it was taken because the log rested and nothing else proved it: these bytes, as they were in the log. A server
+/// that hangs in the middle of a write rests too, and what it leaves at the end of its last block may be stale.
+#[derive(Debug)]
+pub(super) struct Unproven {
+    from: Lsn,
+    bytes: Vec<u8>,
 }
 
 impl Follow for Follower {
@@ -128,17 +137,20 @@ impl Follow for Follower {
         if let Some(gap) = self.lost(before) {
             return self.start_over(&gap);
         }
+        if !self.is_as_archived()? {
+            return self.take_back();
+        }
         let (walk, mut bytes) = self.walk()?;
         if walk.end() == from && before.lsn > from {
             // Everything before a checkpoint was durable when the checkpoint was written, so it cannot be half written.
             return self.start_over(&Gap::Overwritten { checkpoint: before.lsn });
         }
         self.seen = (!walk.is_cut()).then_some(walk.end()).or(self.seen);
-        let fence = fence.max(match flushed {
-            Some(flushed) => flushed,
-            None => self.rested(&walk, &bytes).max(walk.held_back(&self.live.parsed)),
-        });
-        let has_taken = self.take(&walk, &mut bytes, fence)?;
+        let (proven, rested) = match flushed {
+            Some(flushed) => (flushed, Lsn(0)),
+            None => (walk.held_back(&self.live.parsed), self.rested(&walk, &bytes)),
+        };
+        let has_taken = self.take(&walk, &mut bytes, proven.max(fence), rested)?;
         Ok(if has_taken && walk.is_cut() { Look::More } else { Look::End })
     }
 }
@@ -158,8 +170,10 @@ impl Follower {
         }
     }
 
-    /// Archives the mini-transactions that end at or before the fence. Returns whether it archived any.
-    fn take(&mut self, walk: &Walk, bytes: &mut [u8], fence: Lsn) -> Result<bool> {
+    /// Archives the mini-transactions that end at or before one of the fences. Returns whether it archived any. What is only before `rested`
+    /// may be taken back.
+    fn take(&mut self, walk: &Walk, bytes: &mut [u8], proven: Lsn, rested: Lsn) -> Result<bool> {
+        let fence = proven.max(rested);
         let (certain, _) = walk.up_to(fence);
         if certain == 0 {
             return Ok(false);
@@ -171,21 +185,60 @@ impl Follower {
         }
         // A later lap may have overwritten what was read. The end markers need not show that: every second lap uses the same ones.
         let after = self.live.refresh()?;
-        if self.lost(after).is_some() {
+        if self.lost(after).is_some() || !self.is_as_archived()? {
             return Ok(false);
         }
-        let room = usize::try_from(self.segment.room()).unwrap_or(usize::MAX);
-        let (mut len, mut mtrs) = walk.up_to_within(fence, room);
-        if len == 0 {
-            self.next_segment(certain as u64)?;
-            let room = usize::try_from(self.segment.room()).unwrap_or(usize::MAX);
-            (len, mtrs) = walk.up_to_within(fence, room);
+        let proven = walk.up_to(proven).0;
+        // What may be taken back must be in one segment, with all that may still come behind it in its block.
+        let is_first = self.unproven.is_none() || proven > 0;
+        let needed = certain as u64 + if proven < certain && is_first { WRITE_BLOCK_MAX } else { 0 };
+        let (mut len, mut mtrs) = walk.up_to_within(fence, self.room());
+        if len == 0 || (needed > certain as u64 && self.segment.room() < needed) {
+            self.next_segment(needed)?;
+            (len, mtrs) = walk.up_to_within(fence, self.room());
         }
+        self.note_unproven(from, proven.min(len), bytes.get(..len).unwrap_or_default());
         walk.straighten(bytes, len);
         self.segment.append(&self.dir, bytes.get(..len).unwrap_or_default())?;
         self.mtrs += mtrs;
         self.bytes += len as u64;
         Ok(true)
+    }
+
+    fn room(&self) -> usize {
+        usize::try_from(self.segment.room()).unwrap_or(usize::MAX)
+    }
+
+    /// Remembers which of the bytes about to be archived at `from` are not proven. The first `proven` are, and with them all before.
+    fn note_unproven(&mut self, from: Lsn, proven: usize, bytes: &[u8]) {
+        let added = bytes.get(proven..).unwrap_or_default();
+        match &mut self.unproven {
+            Some(unproven) if proven == 0 && unproven.from >= self.segment.name().start => {
+                unproven.bytes.extend_from_slice(added);
+            }
+            unproven if added.is_empty() => *unproven = None,
+            unproven => *unproven = Some(Unproven { from: Lsn(from.0 + proven as u64), bytes: added.to_vec() }),
+        }
+    }
+
+    /// Whether the log still has what was archived without proof. A checkpoint that ended after it proves it.
+    fn is_as_archived(&mut self) -> Result<bool> {
+        let Some(unproven) = &self.unproven else { return Ok(true) };
+        let is_same = self.live.read(unproven.from, unproven.bytes.len())? == unproven.bytes;
+        if is_same && self.live.parsed.checkpoint.end_lsn >= self.at() {
+            self.unproven = None;
+        }
+        Ok(is_same)
+    }
+
+    /// Removes what was archived without proof, since the server has written something else there.
+    fn take_back(&mut self) -> Result<Look> {
+        (self.rest, self.seen) = (None, None);
+        if let Some(unproven) = self.unproven.take().filter(|unproven| unproven.from >= self.segment.name().start) {
+            self.bytes = self.bytes.saturating_sub(unproven.bytes.len() as u64);
+            self.segment.rewind(&self.dir, unproven.from)?;
+        }
+        Ok(Look::More)
     }
 
     /// The gap, if the next byte is overwritten, is about to be, or was never in this file.
@@ -239,13 +292,13 @@ impl Follower {
         while self.at() < new.parsed.first_lsn {
             let (walk, mut bytes) = self.walk()?;
             // Everything before the new file's checkpoint was durable before it had one.
-            if !self.take(&walk, &mut bytes, checkpoint.lsn)? {
+            if !self.take(&walk, &mut bytes, checkpoint.lsn, Lsn(0))? {
                 break;
             }
         }
         let has_other_key = new.key() != self.live.key() || new.parsed.format != self.live.parsed.format;
         self.live = new;
-        self.rest = None;
+        (self.rest, self.unproven) = (None, None);
         if let Some(gap) = self.lost(checkpoint) {
             return self.start_over(&gap);
         }
@@ -272,7 +325,7 @@ impl Follower {
         let (segment, at) = (self.segment.name(), self.at());
         self.segment.close(&self.dir)?;
         self.segment = begin(&self.dir, &self.live, segment, Some((gap, at)), self.segment_size)?;
-        (self.gaps, self.rest, self.seen) = (self.gaps + 1, None, None);
+        (self.gaps, self.rest, self.seen, self.unproven) = (self.gaps + 1, None, None, None);
         Ok(Look::Gap)
     }
 }

@@ -186,6 +186,7 @@ fn start(
         gaps: 0,
         seen: None,
         rest: None,
+        unproven: None,
     };
     let Some(_) = newest else { return Ok(follower) };
     let gap: Option<Gap> = match follower.lost_now() {

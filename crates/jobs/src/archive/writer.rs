@@ -75,6 +75,14 @@ impl SegmentWriter {
         self.appender.append(bytes).map_err(failed(&self.name.path(dir), "writing the segment"))
     }
 
+    /// Removes everything from this LSN on, durably.
+    pub fn rewind(&mut self, dir: &Path, to: Lsn) -> Result<()> {
+        let (path, at) = (self.name.path(dir), START_OFFSET as u64 + (to.0 - self.name.start.0));
+        let opened = ZeroedFile::open(&path).and_then(|file| Appender::open(file, at, self.len));
+        self.appender = opened.map_err(failed(&path, "removing the end of the segment"))?;
+        Ok(())
+    }
+
     /// Closes the segment: nothing is written to it any more. Removes it if it is empty.
     pub fn close(&self, dir: &Path) -> Result<()> {
         let path = self.name.path(dir);
