@@ -190,7 +190,7 @@ impl Follower {
         }
         let proven = walk.up_to(proven).0;
         // What may be taken back must be in one segment, with all that may still come behind it in its block.
-        let is_first = self.unproven.is_none() || proven > 0;
+        let is_first = (self.unproven.is_none() || proven > 0) && from > self.segment.name().start;
         let needed = certain as u64 + if proven < certain && is_first { WRITE_BLOCK_MAX } else { 0 };
         let (mut len, mut mtrs) = walk.up_to_within(fence, self.room());
         if len == 0 || (needed > certain as u64 && self.segment.room() < needed) {
