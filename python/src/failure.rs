@@ -103,11 +103,12 @@ impl From<Failure> for PyErr {
             Failure::Usage(why) => PyValueError::new_err(why),
             Failure::Damage(damage, _) => of_class("DamageError", |class| {
                 let RowDamage { path, page_no, offset, keys, .. } = damage;
-                class.call1((text, path, page_no, offset, keys))
+                // A `Path` of Python would turn `s3://` into `s3:/`.
+                class.call1((text, path.into_os_string(), page_no, offset, keys))
             }),
             Failure::Storage(missed) => of_class("StorageError", |class| {
                 let Missed { path, kind, .. } = missed;
-                class.call1((text, path, storage_reason(kind)))
+                class.call1((text, path.into_os_string(), storage_reason(kind)))
             }),
             Failure::Panic(_) => of_class("InternalError", |class| class.call1((text,))),
             Failure::Job(_) | Failure::Refused(_) => of_class("InnokitError", |class| class.call1((text,))),
