@@ -166,8 +166,11 @@ class Relay:
         except OSError:
             client.close()
             return
-        threading.Thread(target=self.copy, args=[client, server, False], daemon=True).start()
-        self.copy(server, client, True)
+        with client, server:
+            other = threading.Thread(target=self.copy, args=[client, server, False], daemon=True)
+            other.start()
+            self.copy(server, client, True)
+            other.join()
 
     def copy(self, source, target, is_counted):
         try:

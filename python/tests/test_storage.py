@@ -146,7 +146,8 @@ def test_an_object_that_is_replaced_is_refused_and_never_damaged(buckets, tmp_pa
         table.write_parquet(tmp_path / "none.parquet")
     assert list(tmp_path.iterdir()) == []
     # Opened again, it is the new one, and the old one is still refused.
-    assert innokit.open(url).table("shop.row_compact").count() == 16000
+    new = innokit.open(BACKUP / "shop/row_compact.ibd").table("shop.row_compact").count()
+    assert innokit.open(url).table("shop.row_compact").count() == new > 0
     with refused("changed", url):
         pickle.loads(splits[3]).scan()
     with refused("changed", url):
