@@ -16,15 +16,17 @@ mod server;
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use format::keyring::KeyStore;
 use replay::{Log, Seen, compare};
-use server::{Server, copy, datadir, script};
+use server::{Server, copy, datadir, repository, script};
 use tempfile::TempDir;
 
-/// Recovers the datadir by the server's backup tool, which wants to be told that it is a backup, and how the server was set up.
-fn prepare(kind: &str, datadir: &Path, settings: &[&str]) {
+/// Recovers the datadir by the server's backup tool, which wants to be told that it is a backup, and how the server was set up. Returns
+/// whether the tool could.
+fn prepare(kind: &str, datadir: &Path, settings: &[&str]) -> bool {
     let config = ["[mysqld]", "innodb_data_file_path=ibdata1:12M:autoextend", "innodb_undo_directory=./"];
     fs::write(datadir.join("backup-my.cnf"), [&config, settings, &[""]].concat().join("\n")).expect("writes");
     let checkpoint = Log::read(datadir).file.checkpoint.lsn;
@@ -32,7 +34,11 @@ fn prepare(kind: &str, datadir: &Path, settings: &[&str]) {
     fs::write(datadir.join("xtrabackup_checkpoints"), text).expect("writes");
     let target = format!("--target-dir={}", datadir.display());
     let defaults = format!("--defaults-file={}/backup-my.cnf", datadir.display());
-    script("server.sh", &[kind, "tool", "mariadb-backup", &defaults, "--prepare", &target]);
+    let tool = repository().join("scripts/server.sh");
+    let output = Command::new(tool).args([kind, "tool", "mariadb-backup", &defaults, "--prepare", &target]).output();
+    let output = output.expect("bash runs");
+    println!("{}", String::from_utf8_lossy(&output.stderr));
+    output.status.success()
 }
 
 /// Replays `crashed`, and holds the pages against those that the server's tool makes of a copy.
@@ -41,9 +47,33 @@ fn assert_same_as_server(crashed: &Path, keys: &KeyStore, settings: &[&str]) -> 
 }
 
 fn assert_same_as(kind: &str, crashed: &Path, keys: &KeyStore, settings: &[&str]) -> Seen {
+    same_as(kind, crashed, keys, settings).expect("the tool prepares what the crash left")
+}
+
+/// The same for a crash made here. The tool of 10.5 cannot prepare every crash: it ended after one that came within an ALTER TABLE whose new
+/// file was still empty. It is the judge, so it gets another one.
+fn assert_same_as_of_crash(
+    kind: &'static str,
+    dir: &Path,
+    options: &[&str],
+    keys: &KeyStore,
+    settings: &[&str],
+) -> Seen {
+    let mut crashes = 0..if kind == OLD { 5 } else { 1 };
+    let seen = crashes.find_map(|number| {
+        let server = crashed_kind(kind, &dir.join(format!("data{number}")), options);
+        same_as(kind, &server.0, keys, settings)
+    });
+    seen.expect("the tool prepares what a crash left")
+}
+
+/// `None` if the tool cannot prepare its copy.
+fn same_as(kind: &str, crashed: &Path, keys: &KeyStore, settings: &[&str]) -> Option<Seen> {
     let copy_dir = TempDir::new().expect("a directory");
     copy(crashed, copy_dir.path());
-    prepare(kind, copy_dir.path(), settings);
+    if !prepare(kind, copy_dir.path(), settings) {
+        return None;
+    }
     let seen = compare(crashed, copy_dir.path(), keys);
     println!("{seen:#?}");
     assert_eq!(seen.different, Vec::<String>::new(), "of {} pages", seen.equal);
@@ -52,7 +82,7 @@ fn assert_same_as(kind: &str, crashed: &Path, keys: &KeyStore, settings: &[&str]
         if kind == OLD { flush_lsn(copy_dir.path()) } else { Log::read(copy_dir.path()).file.checkpoint.lsn.0 + 16 };
     assert_eq!(end, seen.end, "both found the same end of the log");
     assert!(seen.mtrs > 0 && seen.equal + seen.unchanged > 0, "there was something to recover");
-    seen
+    Some(seen)
 }
 
 /// A server whose log is made of blocks.
@@ -110,8 +140,7 @@ fn pages_of_every_row_format_become_what_the_server_makes_of_them() {
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn pages_of_a_server_of_10_5_become_what_it_makes_of_them() {
     let dir = TempDir::new().expect("a directory");
-    let server = crashed_kind(OLD, &dir.path().join("data"), &[]);
-    let seen = assert_same_as(OLD, &server.0, &KeyStore::new(), &[]);
+    let seen = assert_same_as_of_crash(OLD, dir.path(), &[], &KeyStore::new(), &[]);
     assert!(seen.compressed > 0 && seen.records.contains_key("INSERT_HEAP_REDUNDANT"), "of every row format");
 }
 
@@ -160,9 +189,8 @@ fn assert_encrypted_same_as(kind: &'static str, cipher: &str, more: &[&str]) -> 
     let dir = TempDir::new().expect("a directory");
     let (keys, options, settings) = encryption(kind, dir.path(), cipher);
     let options: Vec<&str> = options.iter().map(String::as_str).chain(more.iter().copied()).collect();
-    let server = crashed_kind(kind, &dir.path().join("data"), &options);
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
-    assert_same_as(kind, &server.0, &keys, &settings)
+    assert_same_as_of_crash(kind, dir.path(), &options, &keys, &settings)
 }
 
 #[test]
