@@ -34,6 +34,7 @@ use stored::{exactly, signed, unsigned};
 use temporal::{Date, DateTime, Digits, Time, Timestamp};
 
 pub use digits::{write_int, write_uint};
+pub use encode::Encoded;
 pub use error::ValueError;
 pub use kind::{ValueKind, ValueType};
 

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use format::page::index::IndexPage;
 use format::record::{Record, RecordFields};
 use format::schema::{FieldSource, IndexDef, KeyOrder, TableDef};
-use format::value::ValueType;
+use format::value::{Encoded, ValueType};
 use serde::{Deserialize, Serialize};
 
 use crate::tree::ranges::Child;
@@ -36,9 +36,9 @@ impl KeyBounds {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRange {
     /// The first value, in stored form.
-    from: Option<Vec<u8>>,
+    from: Option<Encoded>,
     /// The last value.
-    to: Option<Vec<u8>>,
+    to: Option<Encoded>,
     order: KeyOrder,
     descending: bool,
 }
@@ -63,8 +63,7 @@ impl KeyRange {
         let value = ValueType::of(column);
         let bound = |text: &Option<String>| {
             let Some(text) = text else { return Ok(None) };
-            let stored = value.encode(text);
-            stored.map(Some).ok_or_else(|| format!("`{text}` is not a value of key column {}", column.name))
+            value.encode(text).map(Some).ok_or_else(|| format!("`{text}` is not a value of key column {}", column.name))
         };
         Ok(Self {
             from: bound(&bounds.from)?,
@@ -76,11 +75,14 @@ impl KeyRange {
 
     /// Whether a value is before the range, in it or after it, in index order.
     fn side(&self, value: Option<&[u8]>) -> Ordering {
-        let compare = |bound: &Option<Vec<u8>>| match (value, bound) {
+        let compare = |bound: &Option<Encoded>| match (value, bound) {
             (_, None) => None,
             // NULL sorts first.
             (None, Some(_)) => Some(Ordering::Less),
-            (Some(value), Some(bound)) => self.order.compare(value, bound),
+            (Some(value), Some(bound)) => {
+                let order = self.order.compare(value, &bound.stored)?;
+                Some(order.then(bound.beyond.reverse()))
+            }
         };
         let side = if compare(&self.from) == Some(Ordering::Less) {
             Ordering::Less
