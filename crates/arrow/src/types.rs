@@ -103,7 +103,7 @@ fn field(table: &TableDef, column: &RowColumn, options: ArrowOptions) -> Field {
     let mut field = Field::new(&column.name, data_type, column.nullable || can_be_zero);
     let Some(def) = table.columns.get(column.column) else { return field };
     field.metadata_mut().insert(TYPE_KEY.to_owned(), type_name(table.family, def));
-    let is_uuid = matches!(column.value.kind, ValueKind::Uuid);
+    let is_uuid = matches!(column.value.kind, ValueKind::Uuid | ValueKind::OldUuid);
     let is_json = matches!(column.value.kind, ValueKind::Json) || def.is_json_text();
     // Neither can fail: the types are those that the extensions require.
     let extended = match (is_uuid, is_json && matches!(field.data_type(), DataType::Utf8 | DataType::Utf8View)) {
@@ -140,7 +140,7 @@ fn data_type(kind: &ValueKind, options: ArrowOptions) -> DataType {
         ValueKind::Enum(_) => DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::Utf8)),
         ValueKind::Binary { .. } | ValueKind::Bytes | ValueKind::Geometry => options.bytes(),
         ValueKind::Vector => DataType::List(vector_item()),
-        ValueKind::Uuid => DataType::FixedSizeBinary(16),
+        ValueKind::Uuid | ValueKind::OldUuid => DataType::FixedSizeBinary(16),
         ValueKind::Char { .. }
         | ValueKind::Text
         | ValueKind::Set(_)

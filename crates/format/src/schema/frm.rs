@@ -53,6 +53,12 @@ pub fn from_frm(bytes: &[u8], has_doc_id: bool) -> Result<TableDef, FrmError> {
     let version = frm.u32(51, "version")?;
     let family = if version >= FIRST_MARIADB { Family::MariaDb } else { Family::MySql };
     let field::Columns { mut columns, checks, typed, form_at } = field::columns(&frm, family)?;
+    if swaps_every_uuid(version) {
+        columns
+            .iter_mut()
+            .filter(|column| column.sql_type == SqlType::Uuid)
+            .for_each(|column| column.sql_type = SqlType::OldUuid);
+    }
     let keys = keys(&frm)?;
     let source = declared::Source { frm: &frm, family, typed: &typed, columns: &columns, form_at };
     let declared = declared::declared(&source, &keys)?;
@@ -84,6 +90,15 @@ pub fn from_frm(bytes: &[u8], has_doc_id: bool) -> Result<TableDef, FrmError> {
         indexes,
         partitions: Vec::new(),
     })
+}
+
+/// Whether a table of this server stores all its UUIDs with their groups swapped, as the first servers with the type did. `sql_type_uuid.cc`
+/// decides by the same list; the .frm of a table keeps the version that made it.
+const fn swaps_every_uuid(version: u32) -> bool {
+    !matches!(
+        version,
+        100_908..=100_998 | 101_006..=101_098 | 101_105..=101_198 | 110_003..=110_098 | 110_102..=110_198 | 110_201..
+    )
 }
 
 /// Adds the hidden column FTS_DOC_ID and its index, each unless the user created it.

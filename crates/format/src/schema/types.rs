@@ -66,8 +66,10 @@ pub enum SqlType {
     Vector(u32),
     /// MariaDB's VECTOR, stored like a VARBINARY, with its exact number of dimensions.
     MariaDbVector(u32),
-    /// MariaDB's UUID, usually stored with its groups swapped.
+    /// MariaDB's UUID: those of versions 1 to 5 are stored with their groups swapped.
     Uuid,
+    /// UUID of a table that an early server made: all are stored with their groups swapped.
+    OldUuid,
     /// MariaDB's INET6: 16 bytes in network order.
     Inet6,
     /// MariaDB's INET4: 4 bytes in network order.
@@ -148,7 +150,7 @@ impl SqlType {
             Self::HiresTime(digits) => by_digits([4, 4, 5, 5, 5, 6], digits),
             Self::HiresDateTime(digits) => by_digits([6, 6, 7, 7, 7, 8], digits),
             Self::HiresTimestamp(digits) => 4 + fraction_bytes(digits),
-            Self::Uuid | Self::Inet6 => 16,
+            Self::Uuid | Self::OldUuid | Self::Inet6 => 16,
             Self::Inet4 => 4,
             Self::Year => 1,
             Self::Date | Self::OldTime => 3,

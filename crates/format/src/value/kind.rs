@@ -82,6 +82,8 @@ pub enum ValueKind {
     Vector,
     /// MariaDB's UUID.
     Uuid,
+    /// UUID of a table that an early server made.
+    OldUuid,
     /// MariaDB's INET6.
     Inet6,
     /// MariaDB's INET4.

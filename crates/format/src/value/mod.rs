@@ -123,6 +123,7 @@ impl ValueType {
             ValueKind::Geometry => Value::Geometry(stored),
             ValueKind::Vector => Value::Vector(stored),
             ValueKind::Uuid => Value::Uuid(net::uuid(exactly(stored)?)),
+            ValueKind::OldUuid => Value::Uuid(net::old_uuid(exactly(stored)?)),
             ValueKind::Inet6 => Value::Inet6(exactly(stored)?),
             ValueKind::Inet4 => Value::Inet4(exactly(stored)?),
             ValueKind::Unknown => return Err(ValueError::Unknown),

@@ -45,6 +45,7 @@ impl ValueType {
             SqlType::Geometry(_) => ValueKind::Geometry,
             SqlType::Vector(_) | SqlType::MariaDbVector(_) => ValueKind::Vector,
             SqlType::Uuid => ValueKind::Uuid,
+            SqlType::OldUuid => ValueKind::OldUuid,
             SqlType::Inet6 => ValueKind::Inet6,
             SqlType::Inet4 => ValueKind::Inet4,
             SqlType::Unknown(_) => ValueKind::Unknown,

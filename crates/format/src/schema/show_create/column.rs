@@ -279,7 +279,7 @@ pub fn type_name(family: Family, column: &ColumnDef) -> String {
         SqlType::Json => "json".to_owned(),
         SqlType::Geometry(kind) => geometry(family, kind).to_owned(),
         SqlType::Vector(dimensions) | SqlType::MariaDbVector(dimensions) => format!("vector({dimensions})"),
-        SqlType::Uuid => "uuid".to_owned(),
+        SqlType::Uuid | SqlType::OldUuid => "uuid".to_owned(),
         SqlType::Inet6 => "inet6".to_owned(),
         SqlType::Inet4 => "inet4".to_owned(),
         SqlType::Unknown(number) => format!("/* type {number} */"),
