@@ -29,6 +29,12 @@ struct Digits {
     len: usize,
 }
 
+impl Digits {
+    fn get(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or(&[])
+    }
+}
+
 impl Write for Digits {
     fn write(&mut self, more: &[u8]) -> std::io::Result<usize> {
         let Some(room) = self.bytes.get_mut(self.len..self.len + more.len()) else { return Ok(0) };
@@ -73,15 +79,57 @@ fn write_general(number: f64, significant: Option<usize>, out: &mut Vec<u8>) {
     if significant.is_none() && write_short(number, out) {
         return;
     }
-    let mut scientific = Digits { bytes: [0; 40], len: 0 };
-    let written = match significant {
-        Some(digits) => write!(scientific, "{number:.*e}", digits - 1),
-        None => write!(scientific, "{number:e}"),
+    let (digits, point) = match significant {
+        Some(digits) => split(&scientific(format_args!("{number:.*e}", digits - 1))),
+        None => shortest(number),
     };
+    write_digits(digits.get(), point, out);
+}
+
+fn scientific(number: std::fmt::Arguments<'_>) -> Digits {
+    let mut text = Digits { bytes: [0; 40], len: 0 };
+    let written = text.write_fmt(number);
     debug_assert!(written.is_ok(), "17 digits and an exponent fit");
-    let (digits, point) = split(&scientific);
-    let digits = digits.bytes.get(..digits.len).unwrap_or(&[]);
-    write_digits(digits, point, out);
+    text
+}
+
+/// As few digits as distinguish a positive number from its neighbours.
+fn shortest(number: f64) -> (Digits, i32) {
+    let (mut digits, point) = split(&scientific(format_args!("{number:e}")));
+    round_half_even(number, &mut digits, point);
+    (digits, point)
+}
+
+/// Fraction bits of the numbers that can lie halfway between two shortest forms. More bits make more decimals than those forms have.
+const HALFWAY_BITS: i32 = 25;
+
+/// If the number lies exactly halfway between its shortest form and the one below, chooses the even one, as the servers do; Rust rounds up.
+/// Widened FLOATs are such numbers: 2.52188873291015625.
+fn round_half_even(number: f64, digits: &mut Digits, point: i32) {
+    let is_odd = digits.get().last().is_some_and(|last| last % 2 == 1);
+    if is_odd
+        && is_halfway_below(number, digits.get(), point)
+        && let Some(last) = digits.bytes.get_mut(digits.len - 1)
+    {
+        *last -= 1;
+    }
+}
+
+/// Whether the number is exactly half a unit of its last digit below the number that the digits name.
+fn is_halfway_below(number: f64, digits: &[u8], point: i32) -> bool {
+    let bits = number.to_bits();
+    // number = mantissa / 2^fraction_bits, in lowest terms; subnormal numbers have too many bits anyway.
+    let mantissa = bits & ((1 << 52) - 1) | 1 << 52;
+    let unused = mantissa.trailing_zeros() as i32;
+    let fraction_bits = 1075 - (bits >> 52) as i32 - unused;
+    let decimals = digits.len() as i32 - point;
+    if !(1..=HALFWAY_BITS).contains(&fraction_bits) || decimals < 0 {
+        return false;
+    }
+    let named = digits.iter().fold(0_u128, |named, digit| named * 10 + u128::from(digit - b'0'));
+    let power = 10_u128.checked_pow(decimals.unsigned_abs());
+    let twice = power.and_then(|power| power.checked_mul(2 * u128::from(mantissa >> unused)));
+    twice.is_some() && twice == (2 * named - 1).checked_mul(1 << fraction_bits)
 }
 
 /// Numbers of decimals to try.
@@ -133,7 +181,15 @@ fn write_digits(digits: &[u8], point: i32, out: &mut Vec<u8>) {
         }
         out.push(b'e');
         super::digits::write_int(i64::from(point - 1), out);
-    } else if point <= 0 {
+    } else {
+        write_plain(digits, point, out);
+    }
+}
+
+/// Without an exponent.
+fn write_plain(digits: &[u8], point: i32, out: &mut Vec<u8>) {
+    let count = digits.len() as i32;
+    if point <= 0 {
         out.extend_from_slice(b"0.");
         out.extend(std::iter::repeat_n(b'0', point.unsigned_abs() as usize));
         out.extend_from_slice(digits);
@@ -164,11 +220,8 @@ pub fn write_float_exact(number: f32, out: &mut Vec<u8>) {
     if number.is_sign_negative() {
         out.push(b'-');
     }
-    let mut scientific = Digits { bytes: [0; 40], len: 0 };
-    let written = write!(scientific, "{:e}", number.abs());
-    debug_assert!(written.is_ok(), "9 digits and an exponent fit");
-    let (digits, point) = split(&scientific);
-    write_digits(digits.bytes.get(..digits.len).unwrap_or(&[]), point, out);
+    let (digits, point) = split(&scientific(format_args!("{:e}", number.abs())));
+    write_digits(digits.get(), point, out);
 }
 
 /// Writes a DOUBLE as the servers show it: enough digits to distinguish it from its neighbours, or as many decimals as declared.
@@ -179,10 +232,25 @@ pub fn write_double(number: f64, decimals: Option<u8>, out: &mut Vec<u8>) {
     }
 }
 
+/// Writes a number with that many decimals. Those that do not help to distinguish it from its neighbours are zeros: 0.1 with thirty decimals
+/// has one digit, not the thirty of its binary value.
 fn write_fixed(number: f64, decimals: u8, out: &mut Vec<u8>) {
-    // Writing to a Vec cannot fail.
-    let written = write!(out, "{number:.*}", usize::from(decimals));
-    debug_assert!(written.is_ok());
+    let decimals = usize::from(decimals);
+    let (digits, point) = shortest(number.abs());
+    let used = usize::try_from(digits.len as i32 - point).unwrap_or(0);
+    if used > decimals || !number.is_finite() {
+        let written = write!(out, "{number:.decimals$}");
+        debug_assert!(written.is_ok(), "writing to a Vec cannot fail");
+        return;
+    }
+    if number.is_sign_negative() {
+        out.push(b'-');
+    }
+    write_plain(digits.get(), point, out);
+    if used == 0 && decimals > 0 {
+        out.push(b'.');
+    }
+    out.extend(std::iter::repeat_n(b'0', decimals - used));
 }
 
 #[cfg(test)]
@@ -210,6 +278,13 @@ mod tests {
             (1_234_567_890_123_456.7, "1234567890123456.8"),
             (1.797_693_134_862_315_7e308, "1.7976931348623157e308"),
             (-2.5e-20, "-2.5e-20"),
+            // Halfway between two forms of sixteen digits.
+            (2.521_888_732_910_156_25, "2.5218887329101562"),
+            (-0.762_367_248_535_156_25, "-0.7623672485351562"),
+            (0.775_596_618_652_343_75, "0.7755966186523438"),
+            (1_360_389_172_727.031_25, "1360389172727.0312"),
+            (0.000_000_029_802_322_387_695_312_5, "0.000000029802322387695312"),
+            (0.000_003_814_697_265_625, "0.000003814697265625"),
         ];
         for (number, text) in expected {
             assert_eq!(double_text(number), text);
@@ -230,14 +305,30 @@ mod tests {
             let mut out = Vec::new();
             if write_short(double, &mut out) {
                 short += 1;
-                let mut scientific = Digits { bytes: [0; 40], len: 0 };
-                write!(scientific, "{double:e}").expect("it fits");
-                let ((digits, point), mut expected) = (split(&scientific), Vec::new());
-                write_digits(&digits.bytes[..digits.len], point, &mut expected);
+                let ((digits, point), mut expected) = (shortest(double), Vec::new());
+                write_digits(digits.get(), point, &mut expected);
                 assert_eq!(out, expected, "{double:e}");
             }
         }
         assert!(short > 5000, "{short}");
+    }
+
+    #[test]
+    fn declared_decimals_add_zeros_and_not_the_digits_of_the_binary_value() {
+        let expected = [
+            (3.207_164_314_985_055_5, 30, "3.207164314985055500000000000000"),
+            (-0.1, 20, "-0.10000000000000000000"),
+            (1234.5678, 2, "1234.57"),
+            (7.0, 3, "7.000"),
+            (7.0, 0, "7"),
+            (1e22, 0, "10000000000000000000000"),
+            (1.5e-7, 5, "0.00000"),
+        ];
+        for (number, decimals, text) in expected {
+            let mut out = b"before ".to_vec();
+            write_double(number, Some(decimals), &mut out);
+            assert_eq!(String::from_utf8(out).as_deref(), Ok(format!("before {text}").as_str()));
+        }
     }
 
     #[test]
