@@ -6,7 +6,8 @@ use crate::schema::types::decimal_bytes;
 
 /// Bytes for fewer than nine decimal digits, by their number.
 const LEFTOVER_BYTES: [usize; 10] = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4];
-const DIGITS_MAX: u8 = 65;
+/// A column has at most 65 digits. Within JSON the digits before the point are counted in whole groups, so there may be more: nine groups.
+const DIGITS_MAX: u8 = 81;
 const SCALE_MAX: u8 = 38;
 
 /// Digits of a DECIMAL, without the sign.

@@ -295,6 +295,12 @@ mod tests {
         assert_eq!(text(&hex(nested)).as_deref(), Ok(r#"{"a": 1, "b": [1, 2, {"c": null}], "long": "x"}"#));
         assert_eq!(text(&hex("0f 0b 08 20a107cca2000000")).as_deref(), Ok(r#""10:11:12.500000""#));
         assert_eq!(text(&hex("0b 0000000000000840")).as_deref(), Ok("3.0"));
+        // A DECIMAL(65,30), of 66 digits by MySQL's count.
+        let decimal = "0f f6 20 42 1e 7ffd8b9edf3b9ae6d2fad46eee0e11afca781f0fe880d5c0ca45ffdbfe51";
+        assert_eq!(
+            text(&hex(decimal)).as_deref(),
+            Ok("-160865549741849755313553301067856.898097392394209855901382180430")
+        );
     }
 
     #[test]
