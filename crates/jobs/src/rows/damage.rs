@@ -69,8 +69,8 @@ impl Problem {
     /// `page 7, record at byte 126: why; missing: one row`.
     #[must_use]
     pub fn text(&self) -> String {
-        let record = self.record.map(|record| format!(", record at byte {record}")).unwrap_or_default();
-        let keys = self.keys.as_ref().map(|keys| format!("; missing: {keys}")).unwrap_or_default();
-        format!("page {}{record}: {}{keys}", self.page_no, self.why)
+        let place = self.record.map(|record| format!("page {}, record at byte {record}: ", self.page_no));
+        let keys = self.keys.as_ref().map(|keys| format!("; missing: {keys}"));
+        format!("{}{}{}", place.unwrap_or_default(), self.why, keys.unwrap_or_default())
     }
 }

@@ -53,7 +53,7 @@ impl<'b, 'r, 'f> Builder<'b, 'r, 'f> {
                         page_no: leaf.page_no,
                         record: None,
                         keys,
-                        why: why.to_string(),
+                        why: format!("page {}: {why}", leaf.page_no),
                         kind: ProblemKind::Rows,
                     });
                 }
@@ -71,7 +71,8 @@ impl<'b, 'r, 'f> Builder<'b, 'r, 'f> {
             }
         }
         if count != page.record_count() {
-            let why = format!("the page says that it has {} records, but its chain has {count}", page.record_count());
+            let (page_no, said) = (leaf.page_no, page.record_count());
+            let why = format!("page {page_no} says that it has {said} records, but its chain has {count}");
             self.reader.report(Problem {
                 page_no: leaf.page_no,
                 record: None,

@@ -56,7 +56,7 @@ pub struct Problem {
     pub record: Option<u16>,
     /// Which rows are missing, if known: `the rows from id = 5 to before id = 90`.
     pub keys: Option<String>,
-    /// Why, as a clause.
+    /// Why, as a clause; if it is about no record, the clause names the page.
     pub why: String,
     /// The kind of problem.
     pub kind: ProblemKind,
