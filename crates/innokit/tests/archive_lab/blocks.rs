@@ -1,7 +1,7 @@
 //! Archives of MySQL's logs.
 
-use std::fs;
 use std::path::PathBuf;
+use std::{fs, io};
 
 use format::Lsn;
 use redo::block::LOG_BLOCK_SIZE;
@@ -19,9 +19,7 @@ pub fn segments(server: &Server) -> Vec<(u64, PathBuf)> {
 /// The blocks in the server's log files, by LSN.
 fn blocks_of(server: &Server) -> Vec<(u64, [u8; LOG_BLOCK_SIZE])> {
     let mut blocks = Vec::new();
-    for entry in fs::read_dir(server.data().join("#innodb_redo")).expect("read") {
-        let path = entry.expect("one").path();
-        let bytes = fs::read(&path).expect("read");
+    for (path, bytes) in log_files(server) {
         // A file that was put aside keeps its blocks for a while; one that was never used has none.
         let is_aside = path.to_string_lossy().ends_with("_tmp");
         let Ok(file) = LogFile::parse(&bytes, bytes.len() as u64) else {
@@ -36,6 +34,21 @@ fn blocks_of(server: &Server) -> Vec<(u64, [u8; LOG_BLOCK_SIZE])> {
     }
     blocks.sort_unstable();
     blocks
+}
+
+/// The log files as they are now. The server may rename one after it was listed: then all are listed again.
+fn log_files(server: &Server) -> Vec<(PathBuf, Vec<u8>)> {
+    loop {
+        let listed = fs::read_dir(server.data().join("#innodb_redo")).expect("read");
+        let read = listed.map(|entry| {
+            let path = entry.expect("one").path();
+            fs::read(&path).map(|bytes| (path, bytes))
+        });
+        match read.collect::<io::Result<_>>() {
+            Err(gone) if gone.kind() == io::ErrorKind::NotFound => {}
+            files => return files.expect("read"),
+        }
+    }
 }
 
 /// Asserts that the archived blocks that the server's log still holds are the same in both. Returns how many were compared.
