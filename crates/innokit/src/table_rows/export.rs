@@ -353,6 +353,11 @@ fn text_format(args: &ExportArgs, format: Format) -> Result<TextFormat, String> 
     if let Some(text) = &args.fields_optionally_enclosed_by {
         (separated.quote, separated.quote_strings_only) = (one_byte("--fields-optionally-enclosed-by", text)?, true);
     }
+    if let Some(letter) = separated.ambiguous() {
+        return Err(format!(
+            "`{letter}` cannot begin a separator: escaped within a value, it would mean something else"
+        ));
+    }
     separated.header = args.header;
     separated.geometry = match args.geometry {
         GeometryForm::Stored => Geometry::Stored,

@@ -49,6 +49,14 @@ impl SeparatedOptions {
     pub fn csv() -> Self {
         Self { field_end: b",".to_vec(), quote: Some(b'"'), quote_strings_only: true, ..Self::tsv() }
     }
+
+    /// A separator that values cannot contain: escaped, it would mean something else, as `\n` does.
+    #[must_use]
+    pub fn ambiguous(&self) -> Option<char> {
+        let separators = [self.field_end.first(), self.quote.as_ref(), self.line_end.first()];
+        let taken = |byte: &&u8| self.escape.is_some() && b"0bnrtNZ".contains(byte);
+        separators.into_iter().flatten().find(taken).map(|byte| char::from(*byte))
+    }
 }
 
 /// The few bytes around each value, usually short enough to be copied without a call.
@@ -113,6 +121,9 @@ struct Special {
 
 impl Separated {
     pub(super) fn new(options: SeparatedOptions, plan: &RowPlan, states: bool) -> Self {
+        let special = [special(&options, false), special(&options, true)];
+        // Such a separator would end a number or a date in its middle.
+        let is_ambiguous = special.iter().flat_map(|special| special.few).any(|byte| PLAIN.contains(&byte));
         let column = |(number, column): (usize, &RowColumn)| {
             let value = &column.value;
             let is_number = value.is_number() || matches!(value.kind, ValueKind::Bit(_));
@@ -124,16 +135,18 @@ impl Separated {
                 open: Fence::new(end.iter().copied().chain(options.quote.filter(|_| quoted)).collect()),
                 null: Fence::new([end, &null].concat()),
                 quoted,
-                escaped: !value.is_number() && !is_plain(&value.kind),
+                escaped: is_ambiguous || !value.is_number() && !is_plain(&value.kind),
             }
         };
         let columns = plan.columns.iter().enumerate().map(column).collect();
-        let special = [special(&options, false), special(&options, true)];
         Self { options, columns, states, special }
     }
 }
 
-/// Whether values consist of digits, signs and colons.
+/// What numbers, dates and UUIDs are written with.
+const PLAIN: &[u8] = b"0123456789abcdef+-.: ";
+
+/// Whether values, which are not numbers, consist of the bytes in [`PLAIN`].
 const fn is_plain(kind: &ValueKind) -> bool {
     matches!(
         kind,
@@ -143,6 +156,7 @@ const fn is_plain(kind: &ValueKind) -> bool {
             | ValueKind::Timestamp(_)
             | ValueKind::OldDateTime
             | ValueKind::Uuid
+            | ValueKind::OldUuid
     )
 }
 
@@ -303,6 +317,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_separator_that_means_something_else_when_escaped_is_ambiguous() {
+        let separated = |field_end: &str| SeparatedOptions { field_end: field_end.into(), ..SeparatedOptions::csv() };
+        assert_eq!([",", ":", "1", "\n"].map(|end| separated(end).ambiguous()), [None; 4]);
+        assert_eq!(["n", "0x"].map(|end| separated(end).ambiguous()), [Some('n'), Some('0')]);
+        assert_eq!(SeparatedOptions { quote: Some(b'Z'), ..SeparatedOptions::csv() }.ambiguous(), Some('Z'));
+        assert_eq!(SeparatedOptions { escape: None, ..separated("n") }.ambiguous(), None);
     }
 
     #[test]
