@@ -2,8 +2,8 @@
 # Repeats the random parts of the tests until SECONDS have passed: soak.sh [SECONDS, 600 if not given]
 #
 # Each round crashes logs on the simulated device with a seed of its own, kills servers under load and recovers what they left,
-# kills recovery itself and cuts its power, checks datadirs while servers write to them, and fuzzes. A round that fails ends it, with
-# what it takes to repeat that round. It needs what `make test` makes, and INNOKIT_DATADIRS to say where that is.
+# kills recovery itself and cuts its power, checks datadirs while servers write to them, exports random tables, and fuzzes. A round
+# that fails ends it, with what it takes to repeat that round. It needs what `make test` makes, and INNOKIT_DATADIRS to say where.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 : "${INNOKIT_DATADIRS:?run make soak, which makes the datadirs and says where they are}"
@@ -31,6 +31,7 @@ while [ "$(date +%s)" -lt "$end" ]; do
     step INNOKIT_RECOVER_CRASHES=5 INNOKIT_MYSQL_CRASHES=5 INNOKIT_RECOVER_KILLS=20 INNOKIT_RECOVER_POWER_CUTS=100 \
         cargo test --quiet -p innokit-jobs --test recover
     step INNOKIT_LIVE_SECONDS=60 cargo test --quiet -p innokit --test live_load
+    step INNOKIT_RANDOM_TABLES=$seed..$((seed + 4)) cargo test --quiet -p innokit --test rows_servers random_tables
     step cargo test --quiet -p innokit --test innochecksum_crash
     step scripts/fuzz.sh 20
 done

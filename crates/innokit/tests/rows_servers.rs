@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
+mod random_tables;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -18,6 +19,10 @@ const OF_MARIADB: &str = include_str!("rows/mariadb.sql");
 /// Of servers since 11.7.
 const VECTORS: &str = "CREATE TABLE vec (id INT PRIMARY KEY, v VECTOR(3), w VECTOR(4)); \
     INSERT INTO vec VALUES (1, VEC_FromText('[1,2.5,-3]'), NULL), (2, NULL, VEC_FromText('[0.1,1e10,3e-10,4]'));";
+
+/// Tables whose numbers and dates contain the separator they are exported with. The servers themselves escape it in neither, and cannot
+/// load what they wrote.
+const DASHED: [&str; 2] = ["decs", "temps"];
 
 /// A server on a datadir of its own. Stopped when it goes out of scope, whatever happens.
 struct Server {
@@ -60,6 +65,14 @@ impl Server {
 
     fn sql(&self, statements: &str) -> String {
         self.script("sql", &["--batch", "--skip-column-names"], statements)
+    }
+
+    /// Statements of which some may fail.
+    fn attempt(&self, statements: &str) {
+        let args = ["--force", "--default-character-set=utf8mb4"];
+        let mut child = self.command("sql", &args).stderr(Stdio::null()).spawn().expect("bash runs");
+        child.stdin.take().expect("piped").write_all(statements.as_bytes()).expect("taken");
+        child.wait().expect("ends");
     }
 
     fn tables(&self) -> Vec<String> {
@@ -208,6 +221,13 @@ fn exports_come_back(server: &Server, tables: &[String]) {
         let run = table(&["export", "--history", "--format", format, "-o", &to(path)], &[&server.datadir().join("ty")]);
         assert_eq!(run.status, 0, "{}", run.errors);
     }
+    let dashed = |name: &str| server.dir.path().join(format!("dashed.{name}"));
+    for name in DASHED {
+        let file = dashed(name);
+        let args = ["export", "-o", file.to_str().expect("UTF-8"), "--format", "tsv", "--fields-terminated-by", "-"];
+        let run = table(&args, &[&server.datadir().join(format!("ty/{name}.ibd"))]);
+        assert_eq!(run.status, 0, "{}", run.errors);
+    }
     server.script("start", &[], "");
     let mut compared = Vec::new();
     // A DECIMAL within JSON comes back as a DOUBLE from any statement; rows of the past cannot be inserted; of a
@@ -229,29 +249,75 @@ fn exports_come_back(server: &Server, tables: &[String]) {
     ];
     for name in text {
         let file = tsv.join(format!("ty.{name}.tsv"));
-        let load = format!(
-            "SET time_zone = '+00:00'; SET sql_mode = 'ALLOW_INVALID_DATES'; TRUNCATE back.`{name}`; \
-             LOAD DATA INFILE '{}' INTO TABLE back.`{name}` CHARACTER SET utf8mb4;",
-            file.display()
-        );
-        server.sql(&load);
-        let (one, other) = (server.checksums("ty", &[name.to_owned()]), server.checksums("back", &[name.to_owned()]));
-        assert_eq!(one.split('\t').nth(1), other.split('\t').nth(1), "{}: {name} as TSV", server.kind);
-        // The server writes the very same file.
-        let own = server.dir.path().join(format!("own.{name}"));
-        server.sql(&format!(
-            "SET time_zone = '+00:00'; SELECT * FROM ty.`{name}` INTO OUTFILE '{}' CHARACTER SET utf8mb4;",
-            own.display()
-        ));
-        let sorted = |path: &Path| {
-            let bytes = std::fs::read(path).expect("written");
-            let mut lines: Vec<Vec<u8>> = bytes.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
-            lines.sort();
-            lines
-        };
-        assert!(sorted(&file) == sorted(&own), "{}: {name} is not what the server writes", server.kind);
+        text_comes_back(server, name, &file, "");
+        is_what_the_server_writes(server, name, &file);
+    }
+    for name in DASHED {
+        text_comes_back(server, name, &dashed(name), "FIELDS TERMINATED BY '-'");
     }
     assert!(compared.len() >= 35, "{compared:?}");
+}
+
+/// A text file loads as the table it is of.
+fn text_comes_back(server: &Server, name: &str, file: &Path, fields: &str) {
+    let load = format!(
+        "SET time_zone = '+00:00'; SET sql_mode = 'ALLOW_INVALID_DATES'; TRUNCATE back.`{name}`; \
+         LOAD DATA INFILE '{}' INTO TABLE back.`{name}` CHARACTER SET utf8mb4 {fields};",
+        file.display()
+    );
+    server.sql(&load);
+    let (one, other) = (server.checksums("ty", &[name.to_owned()]), server.checksums("back", &[name.to_owned()]));
+    assert_eq!(one.split('\t').nth(1), other.split('\t').nth(1), "{}: {name} as text {fields}", server.kind);
+}
+
+fn is_what_the_server_writes(server: &Server, name: &str, file: &Path) {
+    let own = server.dir.path().join(format!("own.{name}"));
+    server.sql(&format!(
+        "SET time_zone = '+00:00'; SELECT * FROM ty.`{name}` INTO OUTFILE '{}' CHARACTER SET utf8mb4;",
+        own.display()
+    ));
+    let sorted = |path: &Path| {
+        let bytes = std::fs::read(path).expect("written");
+        let mut lines: Vec<Vec<u8>> = bytes.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+        lines.sort();
+        lines
+    };
+    assert!(sorted(file) == sorted(&own), "{}: {name} is not what the server writes", server.kind);
+}
+
+/// Tables with random values and random ALTERs, for the seeds in `INNOKIT_RANDOM_TABLES` (`5..9`) or else for two.
+fn random_tables_are_what_the_server_shows(kind: &'static str) {
+    let seeds = std::env::var("INNOKIT_RANDOM_TABLES").unwrap_or_else(|_| "1..3".to_owned());
+    let (from, to) = seeds.split_once("..").expect("FROM..TO");
+    let seeds = from.parse::<u64>().expect("a number")..to.parse().expect("a number");
+    let server = Server::empty(kind);
+    for seed in seeds.clone() {
+        server.attempt(&random_tables::every_type(kind, seed));
+        server.attempt(&random_tables::altered(kind, seed));
+    }
+    let tables = random_tables::compare::tables(&server.sql(random_tables::compare::COLUMNS));
+    let shown = |name: &str| server.dir.path().join(format!("shown.{name}"));
+    for table in &tables {
+        server.sql(&table.into_outfile(&shown(&table.name)));
+    }
+    let names: Vec<String> = tables.iter().map(|table| table.name.clone()).collect();
+    let sums = server.checksums("rnd", &names);
+    server.stop();
+    let (files, sums) = (server.datadir().join("rnd"), server.dir.file("sums", sums.as_bytes()));
+    let out = server.dir.path().join("exported");
+    let to = out.to_str().expect("UTF-8").to_owned() + "/";
+    let run = table(&["export", "--format", "tsv", "-o", &to], &[&files]);
+    assert_eq!(run.status, 0, "{kind}, seeds {seeds:?}: {}", run.errors);
+    let values: usize = tables
+        .iter()
+        .map(|table| table.compare(&shown(&table.name), &out.join(format!("rnd.{}.tsv", table.name))))
+        .sum();
+    let rounds = usize::try_from(seeds.end - seeds.start).expect("few");
+    assert!(values > 8000 * rounds, "{kind}: {values} values of {} tables", tables.len());
+    let run = table(&["checksum", "--compare", sums.to_str().expect("UTF-8")], &[&files]);
+    assert_eq!(run.status, 0, "{kind}, seeds {seeds:?}: {}{}", run.text, run.errors);
+    let run = table(&["check", "--extended"], &[&files]);
+    assert_eq!(run.status, 0, "{kind}, seeds {seeds:?}: {}{}", run.text, run.errors);
 }
 
 /// The expression that shows a column's value so that nothing of it is lost on the way to `rows/readers.py`.
@@ -516,4 +582,28 @@ fn a_younger_mariadb_sums_the_same() {
     an_empty_server_imports_the_files(&server, &IMPORTED);
     #[cfg(feature = "parquet")]
     readers_see_what_the_server_shows(&server, &tables);
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn random_tables_of_mysql_are_what_it_shows() {
+    random_tables_are_what_the_server_shows("mysql");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn random_tables_of_mariadb_10_11_are_what_it_shows() {
+    random_tables_are_what_the_server_shows("mariadb");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn random_tables_of_mariadb_10_5_are_what_it_shows() {
+    random_tables_are_what_the_server_shows("mariadb105");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn random_tables_of_mariadb_11_8_are_what_it_shows() {
+    random_tables_are_what_the_server_shows("mariadb118");
 }

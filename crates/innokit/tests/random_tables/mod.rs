@@ -1,0 +1,232 @@
+//! Tables that nobody would think of: every type with random values, and columns that come, go and change while the rows do.
+//!
+//! ```text
+//! seed -> statements -> a server -> SELECT … INTO OUTFILE, and its files -> `table export` -> compared value by value
+//! ```
+//!
+//! The same seed gives the same statements. Some fail, as a random ALTER may: what the server did is what counts.
+
+pub mod compare;
+mod values;
+
+use std::fmt::Write;
+
+use values::Column;
+
+/// A sequence of random numbers (splitmix64).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    pub fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+
+    pub fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    pub fn pick<'p, T: ?Sized>(&mut self, choices: &[&'p T]) -> &'p T {
+        choices[self.below(choices.len())]
+    }
+}
+
+const SETTINGS: &str = "CREATE DATABASE IF NOT EXISTS rnd; USE rnd; SET NAMES utf8mb4; SET time_zone = '+00:00';
+    SET sql_mode = 'ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO';\n";
+const ROW_FORMATS: [&str; 5] = ["DYNAMIC", "DYNAMIC", "COMPACT", "REDUNDANT", "COMPRESSED KEY_BLOCK_SIZE=8"];
+/// Tables that share the columns of one seed: all in one would not fit a row.
+const TABLES: usize = 4;
+const ROWS: usize = 80;
+/// Statements of a table that is altered.
+const STATEMENTS: usize = 60;
+
+/// Columns of every type, dealt out to a few tables, with random rows.
+pub fn every_type(kind: &str, seed: u64) -> String {
+    let random = &mut Random(seed);
+    let mut sql = SETTINGS.to_owned();
+    let mut columns = values::every_type(kind, random);
+    for table in 0..TABLES {
+        let own: Vec<Column> = (0..columns.len().div_ceil(TABLES - table))
+            .map(|_| columns.swap_remove(random.below(columns.len())))
+            .collect();
+        // Of a compressed table MariaDB compresses no column once more.
+        let format = match own.iter().any(|column| column.declared.contains("COMPRESSED")) {
+            true => "DYNAMIC",
+            false => random.pick(&ROW_FORMATS),
+        };
+        write!(sql, "CREATE TABLE v{seed}_{table} (id INT PRIMARY KEY").expect("a string");
+        for (number, column) in own.iter().enumerate() {
+            write!(sql, ", c{number} {}", column.declared).expect("a string");
+        }
+        writeln!(sql, ") DEFAULT CHARSET=utf8mb4 ROW_FORMAT={format};").expect("a string");
+        for id in 0..ROWS {
+            write!(sql, "INSERT IGNORE INTO v{seed}_{table} VALUES ({id}").expect("a string");
+            for column in &own {
+                let value = if random.chance(10) { "NULL".to_owned() } else { (column.value)(random) };
+                write!(sql, ", {value}").expect("a string");
+            }
+            sql.push_str(");\n");
+        }
+    }
+    sql
+}
+
+/// A column of a table that is altered.
+struct Altered {
+    name: String,
+    column: Column,
+    nullable: bool,
+    default: String,
+}
+
+impl Altered {
+    fn new(kind: &str, number: usize, random: &mut Random) -> Self {
+        let column = values::short(kind, random);
+        let value = (column.value)(random);
+        let takes_none = ["TEXT", "BLOB", "JSON", "COMPRESSED"].iter().any(|word| column.declared.contains(word));
+        let has_default = !takes_none && !value.contains('(') && random.chance(60);
+        let default = if has_default { format!(" DEFAULT {value}") } else { String::new() };
+        Self { name: format!("c{number}"), column, nullable: random.chance(60), default }
+    }
+
+    fn declared(&self) -> String {
+        let null = if self.nullable { "NULL" } else { "NOT NULL" };
+        format!("{} {} {null}{}", self.name, self.column.declared, self.default)
+    }
+
+    fn value(&self, random: &mut Random) -> String {
+        if self.nullable && random.chance(20) { "NULL".to_owned() } else { (self.column.value)(random) }
+    }
+}
+
+/// Tables whose columns are added anywhere, dropped, renamed and changed between inserts, updates, deletes and rollbacks.
+pub fn altered(kind: &str, seed: u64) -> String {
+    let random = &mut Random(seed);
+    let mut sql = SETTINGS.to_owned();
+    for table in 0..TABLES {
+        Alterations::new(kind, format!("a{seed}_{table}"), random).run(random, &mut sql);
+    }
+    sql
+}
+
+struct Alterations<'k> {
+    kind: &'k str,
+    table: String,
+    columns: Vec<Altered>,
+    /// How many columns there have been.
+    made: usize,
+    rows: usize,
+}
+
+impl<'k> Alterations<'k> {
+    fn new(kind: &'k str, table: String, random: &mut Random) -> Self {
+        let made = 1 + random.below(6);
+        let columns = (0..made).map(|number| Altered::new(kind, number, random)).collect();
+        Self { kind, table, columns, made, rows: 0 }
+    }
+
+    fn run(mut self, random: &mut Random, sql: &mut String) {
+        let keys = [
+            "id INT PRIMARY KEY",
+            "id BIGINT UNSIGNED PRIMARY KEY",
+            "id INT, k VARCHAR(9) DEFAULT 'k', PRIMARY KEY (k, id)",
+        ];
+        let parts = ["", "", "", "PARTITION BY HASH (id) PARTITIONS 3"];
+        let columns: Vec<String> = self.columns.iter().map(Altered::declared).collect();
+        let (key, format, parts) = (random.pick(&keys), ROW_FORMATS[random.below(4)], random.pick(&parts));
+        let columns = columns.join(", ");
+        writeln!(
+            sql,
+            "CREATE TABLE {} ({key}, {columns}) DEFAULT CHARSET=utf8mb4 ROW_FORMAT={format} {parts};",
+            self.table
+        )
+        .expect("a string");
+        for _ in 0..STATEMENTS {
+            let statement = match random.below(100) {
+                0..45 => self.inserts(random),
+                45..60 => self.update(random),
+                60..66 => format!("DELETE FROM {} WHERE id % {} = 0", self.table, 5 + random.below(15)),
+                66..70 => {
+                    format!("BEGIN; {}; DELETE FROM {} WHERE id % 2 = 0; ROLLBACK", self.update(random), self.table)
+                }
+                70..86 => self.add(random),
+                86..91 => self.drop(random),
+                91..95 => self.index(random),
+                _ => self.change(random),
+            };
+            writeln!(sql, "{statement};").expect("a string");
+        }
+    }
+
+    fn inserts(&mut self, random: &mut Random) -> String {
+        let mut sql = String::new();
+        for _ in 0..1 + random.below(30) {
+            self.rows += 1;
+            let given: Vec<&Altered> = self.columns.iter().filter(|_| random.chance(85)).collect();
+            let names: String = given.iter().map(|column| format!(", {}", column.name)).collect();
+            let values: String = given.iter().map(|column| format!(", {}", column.value(random))).collect();
+            write!(sql, "INSERT IGNORE INTO {} (id{names}) VALUES ({}{values}); ", self.table, self.rows)
+                .expect("a string");
+        }
+        sql + "DO 0"
+    }
+
+    fn update(&self, random: &mut Random) -> String {
+        let column = &self.columns[random.below(self.columns.len())];
+        let (name, value, every) = (&column.name, column.value(random), 2 + random.below(8));
+        format!("UPDATE IGNORE {} SET {name} = {value} WHERE id % {every} = 0", self.table)
+    }
+
+    fn add(&mut self, random: &mut Random) -> String {
+        let column = Altered::new(self.kind, self.made, random);
+        self.made += 1;
+        let place = match random.below(4) {
+            0 => " FIRST".to_owned(),
+            1 => format!(" AFTER {}", self.columns[random.below(self.columns.len())].name),
+            _ => String::new(),
+        };
+        let statement = format!("ALTER TABLE {} ADD COLUMN {}{place}", self.table, column.declared());
+        self.columns.push(column);
+        statement
+    }
+
+    fn drop(&mut self, random: &mut Random) -> String {
+        if self.columns.len() < 2 {
+            return self.add(random);
+        }
+        let column = self.columns.swap_remove(random.below(self.columns.len()));
+        format!("ALTER TABLE {} DROP COLUMN {}", self.table, column.name)
+    }
+
+    fn index(&self, random: &mut Random) -> String {
+        let mut part = || {
+            let Altered { name, column, .. } = &self.columns[random.below(self.columns.len())];
+            let can_be_long =
+                ["TEXT", "BLOB", "VARCHAR", "VARBINARY"].iter().any(|word| column.declared.starts_with(word));
+            format!("{name}{}{}", if can_be_long { "(1)" } else { "" }, random.pick(&["", " DESC"]))
+        };
+        format!("ALTER TABLE {} ADD INDEX ({}, {})", self.table, part(), part())
+    }
+
+    fn change(&mut self, random: &mut Random) -> String {
+        let at = random.below(self.columns.len());
+        let column = &mut self.columns[at];
+        if random.chance(40) {
+            let name = format!("c{}", self.made);
+            self.made += 1;
+            let old = std::mem::replace(&mut column.name, name);
+            return format!("ALTER TABLE {} CHANGE COLUMN {old} {}", self.table, column.declared());
+        }
+        column.nullable = true;
+        if column.column.declared.starts_with("VARCHAR(") && !column.column.declared.contains("COMPRESSED") {
+            column.column.declared = format!("VARCHAR({})", random.pick(&[&70, &260, &1200]));
+        }
+        format!("ALTER TABLE {} MODIFY COLUMN {}{}", self.table, column.declared(), random.pick(&["", " FIRST"]))
+    }
+}
