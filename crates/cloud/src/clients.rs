@@ -1,6 +1,6 @@
 //! Clients for buckets, with the credentials that the clouds' own command lines would use.
 //!
-//! Repeating requests is our own business (`store.rs`), where it is counted; the clients do not.
+//! The clients never retry: `store.rs` does, and counts the tries.
 
 use std::env;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,7 +22,7 @@ use crate::profile;
 /// # Errors
 /// What is missing or unusable, as a clause.
 pub(crate) fn connect(place: &Place, query: Option<&str>, policy: &Policy) -> Result<Arc<dyn ObjectStore>, String> {
-    // TLS needs to be told once which cryptography to use; if somebody did, that is as good.
+    // rustls needs a process-wide cryptography provider. An error means that one is installed already, which is fine.
     drop(rustls::crypto::ring::default_provider().install_default());
     let client = match place.scheme {
         Scheme::S3 => s3(place, policy),
@@ -36,7 +36,7 @@ pub(crate) fn connect(place: &Place, query: Option<&str>, policy: &Policy) -> Re
     })
 }
 
-/// What [`connect`] depends on of the environment, as one number. A process may change it while it runs.
+/// A hash of the environment variables that [`connect`] depends on. A process may change them while it runs.
 pub(crate) fn settings() -> u64 {
     let is_one = |name: &str| {
         ["AWS_", "GOOGLE_", "AZURE_", "SSL_CERT_", "IDENTITY_", "MSI_"].iter().any(|first| name.starts_with(first))
@@ -57,15 +57,23 @@ fn once() -> RetryConfig {
 }
 
 fn options(policy: &Policy) -> ClientOptions {
-    // A slow line is not a dead one: a whole request has no limit, each wait has (`fetch.rs`).
+    // A slow connection is not a dead one: limit each wait for data (`fetch.rs`), not the whole request.
     ClientOptions::new().with_timeout_disabled().with_connect_timeout(policy.timeout.min(Duration::from_secs(10)))
+}
+
+/// The variables with this prefix. `env::vars` would panic on any variable that is not UTF-8, even an unrelated one.
+fn variables(prefix: &str) -> impl Iterator<Item = (String, String)> {
+    env::vars_os().filter_map(move |(name, value)| {
+        let name = name.into_string().ok().filter(|name| name.starts_with(prefix))?;
+        Some((name, value.into_string().ok()?))
+    })
 }
 
 fn s3(place: &Place, policy: &Policy) -> Connected {
     let mut builder = AmazonS3Builder::new().with_client_options(options(policy)).with_retry(once());
     let mut has_endpoint = None;
     let settings = profile::settings(|name| env::var(name).ok());
-    for (name, value) in env::vars().filter(|(name, _)| name.starts_with("AWS_")).chain(settings) {
+    for (name, value) in variables("AWS_").chain(settings) {
         let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>() else { continue };
         if matches!(key, AmazonS3ConfigKey::Endpoint | AmazonS3ConfigKey::S3Endpoint) {
             has_endpoint = Some(value.clone());
@@ -80,7 +88,7 @@ fn s3(place: &Place, policy: &Policy) -> Connected {
 
 fn gcs(place: &Place, policy: &Policy) -> Connected {
     let mut builder = GoogleCloudStorageBuilder::new().with_client_options(options(policy)).with_retry(once());
-    for (name, value) in env::vars().filter(|(name, _)| name.starts_with("GOOGLE_")) {
+    for (name, value) in variables("GOOGLE_") {
         if let Ok(key) = name.to_ascii_lowercase().parse::<GoogleConfigKey>() {
             builder = builder.with_config(key, value);
         }
@@ -90,7 +98,7 @@ fn gcs(place: &Place, policy: &Policy) -> Connected {
 
 fn azure(place: &Place, policy: &Policy) -> Connected {
     let mut builder = MicrosoftAzureBuilder::new().with_client_options(options(policy)).with_retry(once());
-    // The names of Azure's command line, which the crate does not know, first.
+    // Names used by Azure's command line but not known to the crate. They come first so that the crate's own names override them.
     let known = [
         ("AZURE_STORAGE_ACCOUNT", AzureConfigKey::AccountName),
         ("AZURE_STORAGE_KEY", AzureConfigKey::AccessKey),
@@ -101,7 +109,7 @@ fn azure(place: &Place, policy: &Policy) -> Connected {
             builder = builder.with_config(key, value);
         }
     }
-    for (name, value) in env::vars().filter(|(name, _)| name.starts_with("AZURE_")) {
+    for (name, value) in variables("AZURE_") {
         if let Ok(key) = name.to_ascii_lowercase().parse::<AzureConfigKey>() {
             builder = builder.with_config(key, value);
         }
