@@ -1,15 +1,15 @@
-//! The last few blocks that were read of objects whose heads and pages are asked for in small pieces: a request costs the same for 16 KiB
-//! as for 1 MiB. A sweep that comes by later takes them from here.
+//! A small cache of recently read blocks, for objects that are read in small pieces: a request costs the same for 16 KiB as for 1 MiB.
+//! A later sweep is served from it too.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of a block: what a sweep asks for at once.
+/// Bytes per block: the size of a sweep's requests.
 pub(crate) const BLOCK: usize = 1 << 20;
-/// How many bytes are kept.
+/// Size of the cache in bytes.
 const KEPT: usize = 16 << 20;
 
-/// Blocks by the number of their object and their place in it, the least recently used first.
+/// Blocks keyed by object number and offset, least recently used first.
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
     kept: Mutex<Kept>,
@@ -42,7 +42,7 @@ impl Blocks {
         }
     }
 
-    /// Copies a range of an object if a block has all of it, or all of it that the object has.
+    /// Copies a range of an object if one block holds all of it, up to the object's end.
     pub fn copy(&self, object: u64, len: u64, offset: u64, into: &mut [u8]) -> Option<usize> {
         let start = offset - offset % BLOCK as u64;
         let end = (offset + into.len() as u64).min(len);

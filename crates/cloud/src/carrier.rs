@@ -1,4 +1,4 @@
-//! The threads that carry requests, one set for each process: a process that was forked has none of its parent's.
+//! The threads that run requests. Each process has its own set: threads do not survive a fork.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -7,11 +7,11 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::fault::Fault;
 
-/// Threads of a process: the bytes they move are verified by others.
+/// Threads per process. They only move bytes; the workers verify them.
 const THREADS: usize = 2;
 
-/// Something that belongs to the process that made it. A forked child makes its own, and leaves the parent's alone: connections are the
-/// parent's, and so are threads, which the child does not have.
+/// A value owned by the process that created it. A forked child creates its own and never touches the parent's: the connections belong to
+/// the parent, and its threads do not exist in the child.
 #[derive(Debug)]
 pub(crate) struct PerProcess<T> {
     made: Mutex<Option<(u32, T)>>,
@@ -24,7 +24,7 @@ impl<T> Default for PerProcess<T> {
 }
 
 impl<T: Clone> PerProcess<T> {
-    /// This process's own, made now if it has none.
+    /// This process's value, created on first use.
     ///
     /// # Errors
     /// `make` failed.
@@ -35,13 +35,13 @@ impl<T: Clone> PerProcess<T> {
             _ => {}
         }
         let own = make()?;
-        // Dropping what the parent made could wait for its threads, or close its connections.
+        // Dropping the parent's value could wait for threads that do not exist here, or close the parent's connections.
         std::mem::forget(made.replace((std::process::id(), own.clone())));
         Ok(own)
     }
 }
 
-/// Carries requests. Nothing is started before the first.
+/// Runs requests. Starts its threads with the first one.
 #[derive(Debug, Default)]
 pub(crate) struct Carrier {
     handle: PerProcess<Handle>,
@@ -58,13 +58,13 @@ impl Carrier {
             let runtime = Builder::new_multi_thread().worker_threads(THREADS).thread_name("cloud").enable_all().build();
             let runtime: Runtime = runtime.map_err(|_| none())?;
             let handle = runtime.handle().clone();
-            // It runs until the process ends.
+            // Runs until the process exits.
             std::mem::forget(runtime);
             Ok(handle)
         })
     }
 
-    /// The result of some requests.
+    /// Runs a future to completion and returns its result.
     pub fn wait<T>(&self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
         self.handle()?.block_on(work)
     }

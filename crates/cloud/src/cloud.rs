@@ -1,4 +1,4 @@
-//! The storage of a process, as jobs see it: names to objects and prefixes, and their bytes.
+//! A process's view of object storage, as jobs use it: resolves URLs to objects and prefixes, and reads their bytes.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ use crate::store::Store;
 use crate::tally::Tally;
 use crate::visits::Visits;
 
-/// Buckets and web servers, read with the credentials of the environment. Nothing is started before the first URL is read.
+/// Buckets and web servers, read with the credentials of the environment. Starts nothing until the first URL is read.
 #[derive(Debug)]
 pub struct Cloud {
     policy: Policy,
@@ -34,20 +34,20 @@ pub struct Cloud {
     stores: Mutex<HashMap<String, Arc<Store>>>,
     known: Mutex<Known>,
     visits: Mutex<Visits>,
-    /// What signs the URLs of web servers, by URL.
+    /// Query strings of signed web server URLs, by URL.
     queries: Mutex<HashMap<String, String>>,
     blocks: Arc<Blocks>,
-    /// Paths that could not be read, with what the user should know.
+    /// Paths that could not be read, and the reason to show the user.
     failures: Mutex<Vec<Missed>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic elsewhere leaves a map or a list intact.
+    // Maps and lists stay valid if another thread panics.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Cloud {
-    /// Storage that is asked as patiently as `policy` says.
+    /// Storage with these timeouts and retries.
     #[must_use]
     pub fn new(policy: Policy) -> Self {
         let (tally, carrier, blocks) = (Arc::default(), Arc::default(), Arc::default());
@@ -61,21 +61,21 @@ impl Cloud {
     }
 
     fn store(&self, place: &Place) -> Arc<Store> {
-        // Each signed URL has a client of its own; buckets have one each.
+        // One client per bucket, and one per signed URL.
         let query = lock(&self.queries).get(&place.url()).cloned();
         let name = query.as_ref().map_or_else(|| place.root(), |_| place.url());
         let make = || Arc::new(Store::new(place, query, self.policy, Arc::clone(&self.tally)));
         Arc::clone(lock(&self.stores).entry(name).or_insert_with(make))
     }
 
-    /// Forgets what was seen of a bucket, and its client unless that may be used again.
+    /// Forgets what is known about a bucket, and its client unless it can be reused.
     fn forget(&self, root: &str) {
         lock(&self.known).forget(root);
         lock(&self.stores).retain(|name, store| !is_in(name, root) || store.is_fit());
         lock(&self.failures).retain(|missed| !missed.path.to_str().is_some_and(|url| is_in(url, root)));
     }
 
-    /// Remembers what could not be read.
+    /// Records a path that could not be read.
     fn failed(&self, path: &Path, fault: &Fault) {
         let mut failures = lock(&self.failures);
         if failures.iter().all(|failed| failed.path != path) {
@@ -83,7 +83,7 @@ impl Cloud {
         }
     }
 
-    /// What is known of a URL without asking; `None` if nothing is.
+    /// What is known about a URL without a request.
     fn known_as(&self, url: &str) -> Option<Result<RemoteMeta, Fault>> {
         let known = lock(&self.known);
         if let Some(object) = known.object(url) {
@@ -108,7 +108,7 @@ impl Cloud {
         known.add_object(&Arc::new(Object::new(url, store, meta, number)))
     }
 
-    /// Asks for the object of that name.
+    /// Looks up the object with that name.
     fn ask(&self, place: &Place, store: &Arc<Store>) -> Result<RemoteMeta, Fault> {
         let location = location(place)?;
         let meta = self.wait(look_up(store, &location))?;
@@ -149,17 +149,17 @@ impl Cloud {
             Err(fault) if matches!(fault.kind, io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => fault,
             other => return other,
         };
-        // Who may not list gets "denied" for what is not there, and who may only list gets it for what is.
+        // Without the right to list, a missing object is reported as "denied". With only the right to list, an existing one is.
         match self.list_whole(place, &store) {
             Err(_) if place.scheme == Scheme::Https => Err(refused),
-            // The refusal of a listing has a body that says more.
+            // A refused listing comes with a body that explains more.
             Err(other) if other.kind == io::ErrorKind::PermissionDenied => Err(other),
             Err(_) if refused.kind == io::ErrorKind::PermissionDenied => Err(refused),
             other => other,
         }
     }
 
-    /// Something that may be there beside what the user named.
+    /// Looks for a file beside those that the user named.
     fn probe(&self, place: &Place) -> Result<RemoteMeta, Fault> {
         let store = self.store(place);
         let absent = match place.is_prefix {
@@ -214,7 +214,7 @@ impl Cloud {
         lock(&self.known).object(&url).ok_or_else(gone)
     }
 
-    /// Takes a path for an object that was found earlier.
+    /// Registers a path as an object that was found earlier, without a request.
     fn take_for(&self, path: &Path, version: &RemoteVersion) -> Result<(), Fault> {
         let unnamed = || Fault::new(io::ErrorKind::InvalidInput, "this URL names no bucket");
         let place = Place::of(path).ok_or_else(unnamed)?;
@@ -225,7 +225,7 @@ impl Cloud {
         if known.add_object(&Arc::new(object)).is(version) { Ok(()) } else { Err(fault::replaced()) }
     }
 
-    /// What a path is; asked at most once.
+    /// What a path is. Sends at most one request per path.
     fn look(&self, path: &Path) -> Result<RemoteMeta, Fault> {
         let place =
             Place::of(path).ok_or_else(|| Fault::new(io::ErrorKind::InvalidInput, "this URL names no bucket"))?;
@@ -234,7 +234,7 @@ impl Cloud {
         }
         self.probe(&place).inspect_err(|fault| {
             lock(&self.known).is_absent(&place.url(), fault);
-            // What the user did not name may be out of reach. That nothing can be reached is another matter.
+            // A file that the user did not name may be unreadable. A storage that cannot be reached at all is an error.
             if !matches!(fault.kind, io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) {
                 self.failed(path, fault);
             }
@@ -248,7 +248,7 @@ impl Cloud {
         if bytes.len() >= BLOCK { self.wait(object.fill(bytes, offset)) } else { self.part(object, bytes, offset) }
     }
 
-    /// Fetches the block that has the first of the bytes, and copies what it has of them.
+    /// Fetches the block with the first of these bytes, and copies the bytes it holds.
     fn part(&self, object: &Arc<Object>, bytes: &mut [u8], offset: u64) -> Result<usize, Fault> {
         let start = offset - offset % BLOCK as u64;
         let block = match self.blocks.find(object.number, start) {
@@ -376,13 +376,13 @@ impl Remote for Cloud {
     }
 }
 
-/// An object of this crate: there is no other.
+/// Downcasts to this crate's object, the only implementation.
 fn own(object: &Arc<dyn RemoteObject>) -> io::Result<Arc<Object>> {
     let object: Arc<dyn Any + Send + Sync> = Arc::<dyn RemoteObject>::clone(object);
     object.downcast().map_err(|_| io::ErrorKind::Unsupported.into())
 }
 
-/// The buckets of some paths, each as often as it is named.
+/// The buckets of these paths, with repetitions.
 fn roots(paths: &[PathBuf]) -> impl Iterator<Item = String> {
     paths.iter().filter_map(|path| Some(Place::of(path)?.root()))
 }

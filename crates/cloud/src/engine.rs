@@ -1,4 +1,4 @@
-//! The engine of range requests: many in flight, each a task of the runtime that owns its buffer.
+//! The range request engine: many requests in flight, each a runtime task that owns its buffer.
 
 use std::fs::File;
 use std::io;
@@ -18,14 +18,14 @@ use crate::fetch::Object;
 /// A file of a set.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
-    /// A file of this system, which comes with an open handle.
+    /// A local file; the request brings its open handle.
     Here,
     Object(Arc<Object>),
-    /// Not there any more when the set was made.
+    /// An object that had vanished when the set was built.
     Gone(Fault),
 }
 
-/// Objects, and files of this system, by their places in a set.
+/// Objects and local files, in the order of a file set.
 #[derive(Clone, Debug)]
 pub(crate) struct Ranges {
     pub sources: Arc<[Source]>,
@@ -44,7 +44,7 @@ impl OpenQueue for Ranges {
     }
 }
 
-/// What the queue shares with its tasks.
+/// State shared by the queue and its tasks.
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
@@ -54,18 +54,18 @@ struct Shared {
 #[derive(Default)]
 struct State {
     done: Vec<Completion>,
-    /// Tasks that have not ended.
+    /// Tasks still running.
     running: usize,
 }
 
 impl Shared {
-    /// A panic elsewhere leaves the state intact: it changes by single pushes and counts.
+    /// Locks the state. It stays valid if another thread panics: every change is a single push or count.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Counts a task while it lives, even if it is cut short.
+/// Counts a task for as long as it lives, even if it is cancelled.
 struct Running(Arc<Shared>);
 
 impl Running {
@@ -86,7 +86,7 @@ impl Drop for Running {
     }
 }
 
-/// The queue of one worker.
+/// One worker's queue.
 struct RangeQueue {
     ranges: Ranges,
     runtime: Handle,
@@ -144,7 +144,7 @@ impl Drop for RangeQueue {
     }
 }
 
-/// Performs a request that is not for an object, on a thread that may wait.
+/// Completes a request that is not for an object, on a thread that may block: most are for local files.
 fn elsewhere(mut request: Request, source: Option<Source>) -> Completion {
     let range = request.start..request.start.saturating_add(request.len);
     let result = match source {

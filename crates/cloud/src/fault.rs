@@ -1,4 +1,4 @@
-//! Why a request failed: whether it may be repeated, and what to tell the user.
+//! Why a request failed, whether to retry it, and what to tell the user.
 
 use std::error::Error as _;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use flow::WholeFile;
 use object_store::client::HttpError;
 
-/// A failure that stays: of an object, or of a bucket.
+/// A permanent failure, of an object or a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub kind: io::ErrorKind,
@@ -19,28 +19,28 @@ impl Fault {
         Self { kind, words: words.into() }
     }
 
-    /// A fault again of what [`Fault::to_io`] made of it.
+    /// Recovers the fault from an error made by [`Fault::to_io`].
     pub fn of_io(error: &io::Error) -> Self {
         Self::new(error.kind(), error.to_string())
     }
 
-    /// For the object's reader: no other part of the object can be read either.
+    /// As an I/O error that tells the reader that no other part of the object can be read either.
     pub fn to_io(&self) -> io::Error {
         io::Error::new(self.kind, WholeFile(self.words.clone()))
     }
 }
 
-/// Why one try failed.
+/// Why one attempt failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// Asking again would give the same answer.
+    /// A retry would get the same answer.
     Final(Fault),
-    /// It may pass: the reason.
+    /// A retry may succeed; the reason.
     Passing(String),
 }
 
 impl Trouble {
-    /// What a client's error means.
+    /// Classifies a client's error.
     pub fn of(error: &object_store::Error) -> Self {
         use object_store::Error as E;
         match error {
@@ -51,14 +51,14 @@ impl Trouble {
         }
     }
 
-    /// Errors for which the client has no word of its own.
+    /// Classifies errors that the client does not distinguish.
     fn of_other(error: &object_store::Error) -> Self {
         let text = error.to_string();
         match status_of(&text) {
-            // Too many requests, or the server gave up waiting for ours.
+            // 429 is too many requests; 408 means that the server gave up waiting for ours.
             Some(408 | 429 | 500..) => Self::Passing(answer(&text)),
             Some(400) if code_of(&text).is_some_and(|code| code == "RequestTimeout") => Self::Passing(answer(&text)),
-            // Of listings, the client has no word for these either.
+            // The client does not distinguish these for listings.
             Some(404) => Self::Final(not_found(&text)),
             Some(401 | 403) => Self::Final(denied(&text)),
             Some(_) => Self::Final(Fault::new(io::ErrorKind::Other, answer(&text))),
@@ -100,7 +100,7 @@ fn denied(text: &str) -> Fault {
     Fault::new(io::ErrorKind::PermissionDenied, words)
 }
 
-/// What the server answered, in a few words: its status, its code, its message.
+/// The server's answer in brief: status, code, message.
 fn answer(text: &str) -> String {
     let status = status_of(text).map(|status| status.to_string()).unwrap_or_default();
     let code = code_of(text).map(|code| format!(" {code}")).unwrap_or_default();
@@ -109,13 +109,13 @@ fn answer(text: &str) -> String {
     format!("the server answers {status}{code}{}", message.unwrap_or_default())
 }
 
-/// The status in the client's words; its type is private.
+/// Extracts the status from the client's message, because the error type is private.
 fn status_of(text: &str) -> Option<u16> {
     let after = text.split_once("status code: ")?.1;
     after.get(..3)?.parse().ok()
 }
 
-/// The code in the body of an S3 or Azure answer.
+/// The error code in the body of an S3 or Azure response.
 fn code_of(text: &str) -> Option<&str> {
     between(text, "<Code>", "</Code>")
 }
@@ -124,7 +124,7 @@ fn between<'t>(text: &'t str, from: &str, to: &str) -> Option<&'t str> {
     Some(text.split_once(from)?.1.split_once(to)?.0.trim())
 }
 
-/// Whether the network failed, not the request; and the innermost reason.
+/// The innermost cause, if the network failed rather than the request.
 fn deepest(error: &object_store::Error) -> (bool, String) {
     let mut is_transport = false;
     let mut reason = error.to_string();
@@ -134,9 +134,9 @@ fn deepest(error: &object_store::Error) -> (bool, String) {
         reason = error.to_string();
         inner = error.source();
     }
-    // The system's number says nothing that its words do not.
+    // Drop the error number: the text says the same.
     let words = reason.split(" (os error").next().unwrap_or(&reason);
-    // Reasons are clauses: they follow a colon.
+    // Reasons follow a colon, so they start in lower case.
     let mut letters = words.chars();
     let first = letters.next().map(|letter| letter.to_ascii_lowercase());
     (is_transport, first.into_iter().chain(letters).collect())

@@ -1,4 +1,4 @@
-//! Bytes of one object: a range request, repeated from where it broke off as long as that may help.
+//! Reads one object: a range request, resumed where it broke off for as long as retrying may help.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -14,23 +14,23 @@ use crate::place::Scheme;
 use crate::store::Store;
 use crate::tally::Tally;
 
-/// Bytes that show that the way to the object works, if badly: after this many, tries are counted from zero again.
+/// After receiving this many bytes the connection evidently works, if badly, and the count of tries starts again from zero.
 const PROGRESS: usize = 64 << 10;
 
-/// An object as it was when it was first seen.
+/// An object, in the version that was first seen.
 #[derive(Debug)]
 pub(crate) struct Object {
-    /// Its URL, which is its path for jobs.
+    /// Its URL, which jobs use as its path.
     pub url: String,
     pub store: Arc<Store>,
     pub location: Location,
     pub len: u64,
-    /// Identifies its bytes; files that were put behind a server by hand may have none.
+    /// Identifies its content. A plain web server may send none.
     e_tag: Option<String>,
     modified: DateTime<Utc>,
-    /// Different for any two objects and prefixes.
+    /// Unique among all objects and prefixes.
     pub number: u64,
-    /// It cannot be read, for good.
+    /// Why it cannot be read, once that is certain.
     pub failed: OnceLock<Fault>,
 }
 
@@ -41,14 +41,14 @@ impl Object {
         Self { url, store: Arc::clone(store), location, len, e_tag, modified, number, failed: OnceLock::new() }
     }
 
-    /// An object that is not asked for: it was found earlier, perhaps by another process.
+    /// An object found earlier, perhaps by another process. Sends no request.
     pub fn expected(url: String, store: &Arc<Store>, location: Location, version: &RemoteVersion, number: u64) -> Self {
         let RemoteVersion { len, e_tag, modified: (seconds, nanoseconds) } = version.clone();
         let modified = DateTime::from_timestamp(seconds, nanoseconds).unwrap_or_default();
         Self { url, store: Arc::clone(store), location, len, e_tag, modified, number, failed: OnceLock::new() }
     }
 
-    /// Whether it has these bytes.
+    /// Whether it is this version.
     pub fn is(&self, version: &RemoteVersion) -> bool {
         self.has(version.e_tag.as_deref(), version.modified.0, version.len)
     }
@@ -57,14 +57,14 @@ impl Object {
         let plain = |tag: &str| tag.trim_start_matches("W/").trim_matches('"').to_owned();
         let is_same = match (&self.e_tag, e_tag) {
             (Some(then), Some(now)) => plain(then) == plain(now),
-            // A listing has fractions of a second, an answer has not.
+            // Listings give fractions of a second; response headers do not.
             _ => self.modified.timestamp() == modified_seconds,
         };
         is_same && len == self.len
     }
 
-    /// Fills `bytes` from `offset` on, as far as the object goes. Returns how many bytes that are. What fails for good is remembered, and
-    /// fails again without a request.
+    /// Fills `bytes` from `offset` on, up to the object's end, and returns the number of bytes read. After a permanent failure every
+    /// further call fails without a request.
     pub async fn fill(&self, bytes: &mut [u8], offset: u64) -> Result<usize, Fault> {
         let want = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX).min(bytes.len());
         let bytes = bytes.get_mut(..want).unwrap_or_default();
@@ -103,7 +103,7 @@ impl Object {
         }
     }
 
-    /// One request. Returns how many bytes arrived, even if it failed.
+    /// Sends one request. Returns how many bytes arrived, even if it failed.
     async fn attempt(&self, bytes: &mut [u8], offset: u64) -> (usize, Result<(), Trouble>) {
         let mut got = 0;
         let outcome = self.receive(bytes, offset, &mut got).await;
@@ -132,7 +132,7 @@ impl Object {
         Ok(())
     }
 
-    /// Only if the object is still the one that was listed. A weak tag matches nothing, so it is compared afterwards.
+    /// Makes the request conditional on the listed version. `If-Match` never matches a weak tag, so that one is compared in the response.
     fn condition(&self, range: GetRange) -> GetOptions {
         let if_match = self.e_tag.clone().filter(|tag| !tag.starts_with("W/"));
         GetOptions { range: Some(range), if_match, ..GetOptions::default() }
@@ -160,13 +160,13 @@ impl RemoteObject for Object {
     }
 }
 
-/// The object at a location, if there is one.
+/// Looks up the object at a location.
 pub(crate) async fn look_up(store: &Store, location: &Location) -> Result<ObjectMeta, Fault> {
     let (client, mut tries) = (store.client()?, store.begin()?);
     loop {
         Tally::count(&store.tally.heads, 1);
         let looked = match store.scheme {
-            // A signed URL is signed for one method. The range proves that the server gives ranges.
+            // A signed URL is valid for one method only, so send a GET. Its range shows whether the server supports ranges.
             Scheme::Https => {
                 let range = Some(GetRange::Bounded(0..1));
                 let options = GetOptions { range, ..GetOptions::default() };
@@ -184,7 +184,7 @@ pub(crate) async fn look_up(store: &Store, location: &Location) -> Result<Object
     }
 }
 
-/// The result, unless nothing happens for too long.
+/// Fails if nothing arrives for too long.
 pub(crate) async fn within<T>(
     store: &Store,
     work: impl Future<Output = Result<T, object_store::Error>>,

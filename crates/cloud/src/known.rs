@@ -1,4 +1,4 @@
-//! What listings and lookups have shown so far.
+//! What listings and lookups have returned so far.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use jobs::source::remote::{Missed, RemoteObject};
 use crate::fault::Fault;
 use crate::fetch::Object;
 
-/// What has one name in a prefix: an object and a longer prefix may share it.
+/// What a name in a prefix stands for. It may be an object and a longer prefix at once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Node {
     pub object: Option<Arc<Object>>,
@@ -16,29 +16,29 @@ pub(crate) struct Node {
     pub prefix: Option<u64>,
 }
 
-/// Whether a URL is the bucket's, or of something in it.
+/// Whether a URL is the bucket's or lies in it.
 pub(crate) fn is_in(url: &str, root: &str) -> bool {
     url.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Everything known, by URL without a slash at the end.
+/// Everything known, by URL without a trailing slash.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
-    /// Prefixes and what is right below them, as far as it was seen.
+    /// Prefixes, and what has been seen directly below them.
     prefixes: HashMap<String, BTreeMap<String, Node>>,
     objects: HashMap<String, Arc<Object>>,
     numbers: HashMap<String, u64>,
-    /// Prefixes of which everything is known that is below them, at any depth.
+    /// Prefixes whose whole subtree is known.
     whole: HashSet<String>,
-    /// Prefixes of which everything is known that is right below them.
+    /// Prefixes whose direct children are all known.
     listed: HashSet<String>,
-    /// Names that lead nowhere.
+    /// Names known not to exist.
     absent: HashMap<String, Fault>,
     next: u64,
 }
 
 impl Known {
-    /// A number that nothing else has.
+    /// The next unused number.
     pub fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
@@ -61,7 +61,7 @@ impl Known {
         self.absent.insert(url.to_owned(), fault.clone());
     }
 
-    /// Whether a listing has shown what `url` is, so that nothing that is not known can have that name.
+    /// Whether a listing covers `url`: if it is not known then, it does not exist.
     pub fn is_covered(&self, url: &str) -> bool {
         let mut above = url;
         if self.whole.contains(above) {
@@ -77,14 +77,14 @@ impl Known {
         false
     }
 
-    /// What is right below a prefix, if all of that is known.
+    /// The direct children of a prefix, if all are known.
     pub fn children(&self, url: &str) -> Option<Vec<(String, Node)>> {
         let is_known = self.listed.contains(url) || self.is_covered(url);
         let children = self.prefixes.get(url).filter(|_| is_known)?;
         Some(children.iter().map(|(name, node)| (name.clone(), node.clone())).collect())
     }
 
-    /// An object is there. One that is known already stays what it was when it was first seen.
+    /// Adds an object. A known object keeps the version that was first seen.
     pub fn add_object(&mut self, object: &Arc<Object>) -> Arc<Object> {
         let kept = Arc::clone(self.objects.entry(object.url.clone()).or_insert_with(|| Arc::clone(object)));
         if let Some((parent, name)) = object.url.rsplit_once('/') {
@@ -95,7 +95,7 @@ impl Known {
         kept
     }
 
-    /// A prefix is there, and with it all shorter ones, up to the bucket. Returns its number.
+    /// Adds a prefix and all shorter ones, up to the bucket. Returns its number.
     pub fn add_prefix(&mut self, url: &str) -> u64 {
         if let Some(number) = self.numbers.get(url) {
             return *number;
@@ -116,7 +116,7 @@ impl Known {
         self.objects.values().filter_map(|object| object.failure()).collect()
     }
 
-    /// Nothing is known any more of a bucket, and of anything in it.
+    /// Forgets a bucket and everything in it.
     pub fn forget(&mut self, root: &str) {
         self.prefixes.retain(|url, _| !is_in(url, root));
         self.objects.retain(|url, _| !is_in(url, root));
@@ -126,18 +126,18 @@ impl Known {
         self.absent.retain(|url, _| !is_in(url, root));
     }
 
-    /// Everything below the prefix has been added.
+    /// Records that the prefix's whole subtree has been added.
     pub fn close_whole(&mut self, url: &str) {
         self.drop_markers(url);
         self.whole.insert(url.to_owned());
     }
 
-    /// Everything right below the prefix has been added.
+    /// Records that the prefix's direct children have all been added.
     pub fn close_listed(&mut self, url: &str) {
         self.listed.insert(url.to_owned());
     }
 
-    /// Tools that show buckets as folders create an empty object for each: it is no file beside what is below it.
+    /// Tools that show buckets as folders create an empty object for each folder. It is not a file if anything is below it.
     fn drop_markers(&mut self, url: &str) {
         let below = format!("{url}/");
         for (prefix, children) in &mut self.prefixes {

@@ -3,17 +3,17 @@
 //! ```text
 //! s3://bucket/prefix -> Place -> Store (credentials, client) -> listing -> Object (length, ETag)
 //! flow's Queue -> ranges of 1 MiB, many in flight, each with If-Match -> Buffer
-//!                 failed: about the object -> final      about the way to it -> again, after a pause, for a limited time
+//!                 failed: because of the object -> final      because of network or server -> retried after a pause, up to a limit
 //! ```
 //!
 //! # Sketch
 //!
 //! For a sweep over `n` MiB with the default sizes: `n` requests, as many in flight as the readers' windows hold together, each 0.2 to
-//! 0.4 ms of processor time; memory is the windows' buffers, a connection's few hundred KiB for each request in flight, and 16 MiB that
-//! heads of files were read from. At 20 ms latency, 8 in flight carry 230 MB/s.
+//! 0.4 ms of processor time. Memory: the windows' buffers, a few hundred KiB per request in flight for its connection, and a 16 MiB cache
+//! of blocks. At 20 ms latency, 8 requests in flight move 230 MB/s.
 //!
-//! [`Cloud`] is what [`jobs::source::remote::Remote`] asks for. It is a crate of its own because its clients bring some hundred others: a build that only
-//! reads files of this system leaves it out.
+//! [`Cloud`] implements [`jobs::source::remote::Remote`]. It is a crate of its own because its clients depend on some hundred others: a
+//! build that reads only local files leaves it out.
 
 #![forbid(unsafe_code)]
 

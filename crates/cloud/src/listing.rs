@@ -1,4 +1,4 @@
-//! All objects below a prefix, or those right below it. A listing is complete, or it fails.
+//! Lists all objects below a prefix, or only its direct children. A listing is complete or fails.
 
 use futures_util::StreamExt;
 use object_store::ObjectMeta;
@@ -9,7 +9,7 @@ use crate::fetch::within;
 use crate::store::Store;
 use crate::tally::Tally;
 
-/// Everything below a prefix, which is not empty. A listing that breaks off goes on behind the last name it gave.
+/// Lists the whole subtree of a non-empty prefix. A listing that breaks off resumes after the last name received.
 pub(crate) async fn below(store: &Store, prefix: Option<&Path>) -> Result<Vec<ObjectMeta>, Fault> {
     let (client, mut tries) = (store.client()?, store.begin()?);
     let mut found: Vec<ObjectMeta> = Vec::new();
@@ -34,7 +34,7 @@ pub(crate) async fn below(store: &Store, prefix: Option<&Path>) -> Result<Vec<Ob
     }
 }
 
-/// What is right below a prefix: objects, and the names of longer prefixes.
+/// Lists a prefix's direct children: objects, and the names of longer prefixes.
 pub(crate) async fn beside(store: &Store, prefix: Option<&Path>) -> Result<(Vec<ObjectMeta>, Vec<Path>), Fault> {
     let (client, mut tries) = (store.client()?, store.begin()?);
     loop {

@@ -1,11 +1,11 @@
-//! URLs: which storage, which bucket, which object.
+//! Parses URLs: scheme, bucket, object.
 
 use std::path::Path;
 
-/// A kind of storage.
+/// The kind of storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Scheme {
-    /// Amazon's S3, and everything that speaks its protocol.
+    /// Amazon S3, and everything that speaks its protocol.
     S3,
     /// Google Cloud Storage.
     Gcs,
@@ -18,20 +18,20 @@ pub(crate) enum Scheme {
 const SCHEMES: [(&str, Scheme); 4] =
     [("s3://", Scheme::S3), ("gs://", Scheme::Gcs), ("az://", Scheme::Azure), ("https://", Scheme::Https)];
 
-/// What a URL says.
+/// A parsed URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub scheme: Scheme,
     /// The bucket, the container, or the web server's host and port.
     pub bucket: String,
-    /// The object's name or a prefix, without slashes around it; may be empty.
+    /// The object's name or a prefix, without leading and trailing slashes; may be empty.
     pub key: String,
-    /// It ends in a slash or names no key: only a prefix can be meant.
+    /// Whether it ends in a slash or has no key, so that it can only be a prefix.
     pub is_prefix: bool,
 }
 
 impl Place {
-    /// Reads a URL. `None` for anything that is none, or has no bucket.
+    /// Parses a URL. `None` for anything else, and without a bucket.
     pub fn of(path: &Path) -> Option<Self> {
         let text = path.to_str()?;
         let (prefix, scheme) = SCHEMES.iter().find(|(prefix, _)| text.starts_with(prefix))?;
@@ -51,7 +51,7 @@ impl Place {
         format!("{scheme}{}", self.bucket)
     }
 
-    /// The key as the storage knows it: the paths of a web server are written with `%20` and the like.
+    /// The key as the storage knows it. Web server paths are percent-encoded; keys are not.
     pub fn decoded(&self) -> String {
         if self.scheme != Scheme::Https {
             return self.key.clone();
@@ -67,7 +67,7 @@ impl Place {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The URL without a slash at its end: the name under which it is known here.
+    /// The URL without a trailing slash, which is how this crate names it.
     pub fn url(&self) -> String {
         if self.key.is_empty() { self.root() } else { format!("{}/{}", self.root(), self.key) }
     }

@@ -1,13 +1,13 @@
-//! How long to wait for an answer, and how often to ask again.
+//! Timeouts and retries.
 
 use std::time::Duration;
 
-/// How patient requests are.
+/// How long requests wait, and how often they are retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// How often a request that got no answer, or a useless one, is repeated.
+    /// How often to retry a request without an answer or with a temporary error.
     pub retries: u32,
-    /// How long a connection may give nothing before the request counts as failed.
+    /// How long a connection may deliver nothing before the request has failed.
     pub timeout: Duration,
 }
 
@@ -17,7 +17,7 @@ impl Default for Policy {
     }
 }
 
-/// A variable of the environment has an unusable value.
+/// An environment variable has an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{variable} is {value:?}: it must be a whole number from {least} to {most}")]
 pub struct PolicyError {
@@ -27,12 +27,12 @@ pub struct PolicyError {
     most: u32,
 }
 
-/// The pause before the first repetition; it doubles with each.
+/// The pause before the first retry; it doubles with each further one.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 impl Policy {
-    /// `INNOKIT_CLOUD_RETRIES` and `INNOKIT_CLOUD_TIMEOUT` (seconds), where they are set.
+    /// Reads `INNOKIT_CLOUD_RETRIES` and `INNOKIT_CLOUD_TIMEOUT` (seconds), if set.
     ///
     /// # Errors
     /// One of them is not a number, or out of its range.
@@ -43,7 +43,7 @@ impl Policy {
         Ok(Self { retries, timeout: timeout.map_or(usual.timeout, |seconds| Duration::from_secs(seconds.into())) })
     }
 
-    /// The pause before repetition `number`, counted from 1. `chance` spreads requests that failed together over half of it.
+    /// The pause before retry `number`, counted from 1. `chance` spreads requests that failed together over half of that time.
     pub(crate) fn pause(number: u32, chance: u32) -> Duration {
         let full = PAUSE_FIRST.saturating_mul(1 << number.saturating_sub(1).min(16)).min(PAUSE_MAX);
         full / 2 + full.mul_f64(f64::from(chance) / f64::from(u32::MAX)) / 2

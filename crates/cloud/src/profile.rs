@@ -1,11 +1,11 @@
 //! Profiles of AWS's command line: `~/.aws/credentials` and `~/.aws/config`.
 //!
-//! Only keys that are written there are taken. Profiles that run a program or sign in on a web page need `aws configure export-credentials`.
+//! Only keys written in these files are used. Profiles that run a program or sign in on a web page need `aws configure export-credentials`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Settings by the names of the environment variables that would have said the same; only those that the environment does not say.
+/// Settings named like the equivalent environment variables, without those that the environment sets.
 pub(crate) fn settings(env: impl Fn(&str) -> Option<String>) -> Vec<(String, String)> {
     let profile = env("AWS_PROFILE").or_else(|| env("AWS_DEFAULT_PROFILE")).unwrap_or_else(|| "default".to_owned());
     let home = env("HOME").unwrap_or_default();
@@ -15,7 +15,7 @@ pub(crate) fn settings(env: impl Fn(&str) -> Option<String>) -> Vec<(String, Str
     };
     let mut found = section(&file("AWS_CONFIG_FILE", "config"), &[&profile, &format!("profile {profile}")]);
     found.extend(section(&file("AWS_SHARED_CREDENTIALS_FILE", "credentials"), &[&profile]));
-    // A key of the environment never goes with a secret or a token of a file, nor do the other ways to sign in.
+    // Never combine a key from the environment with a secret or token from a file. The same goes for the other ways to sign in.
     let signs_in = ["AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SKIP_SIGNATURE"];
     let is_signed_in = signs_in.iter().any(|name| env(name).is_some());
     let wanted: [(&str, &[&str], bool); 5] = [
@@ -45,7 +45,7 @@ fn section(text: &str, names: &[&str]) -> BTreeMap<String, String> {
             is_in = names.contains(&name.trim());
             continue;
         }
-        // An indented line belongs to the setting above it, which is none of ours.
+        // An indented line belongs to a nested setting; none of those matter here.
         let is_setting = is_in && !line.starts_with([' ', '\t', '#', ';']);
         if let Some((name, value)) = trimmed.split_once('=').filter(|_| is_setting) {
             found.insert(name.trim().to_lowercase(), value.trim().to_owned());

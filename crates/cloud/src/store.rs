@@ -1,4 +1,4 @@
-//! A bucket: its client, and whether it answers.
+//! A bucket's client, its retries, and whether the server answers.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,19 +19,19 @@ use crate::tally::Tally;
 pub(crate) struct Store {
     pub scheme: Scheme,
     place: Place,
-    /// What signs requests to a web server.
+    /// The query string of a signed web server URL.
     query: Option<String>,
     client: PerProcess<Arc<dyn ObjectStore>>,
     pub policy: Policy,
     pub tally: Arc<Tally>,
     began: Instant,
-    /// When it last answered anything, in milliseconds since it began, from 1; 0 for never.
+    /// When it last answered anything, in milliseconds since this store was created, at least 1; 0 for never.
     answered: AtomicU64,
-    /// Nothing was answered during all the tries of a request: why no others are made.
+    /// Why no more requests are sent, after one got no answer to any of its tries.
     silent: OnceLock<Fault>,
-    /// A request failed for another reason than that nothing has the name: the credentials may be old, or the network may be back.
+    /// A request failed other than by a missing object: the credentials may have expired, or the network may be back by the next visit.
     failed: AtomicBool,
-    /// Of the environment that the credentials come from.
+    /// Hash of the environment that the credentials come from.
     settings: u64,
 }
 
@@ -52,7 +52,7 @@ impl Store {
         }
     }
 
-    /// What speaks to it.
+    /// Its client.
     ///
     /// # Errors
     /// What is missing or unusable.
@@ -62,7 +62,7 @@ impl Store {
         client.map_err(|words| self.remember(Fault::new(io::ErrorKind::InvalidInput, words)))
     }
 
-    /// Whether the next visit may use it too: nothing has failed, and the environment is the same.
+    /// Whether the next visit can reuse it: nothing has failed, and the environment is unchanged.
     pub fn is_fit(&self) -> bool {
         !self.failed.load(Ordering::Relaxed) && self.query.is_none() && self.settings == clients::settings()
     }
@@ -78,7 +78,7 @@ impl Store {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1)
     }
 
-    /// The store answered, whatever it said.
+    /// Notes that the store answered, whatever the answer was.
     pub fn answered(&self) {
         self.answered.fetch_max(self.now(), Ordering::Relaxed);
     }
@@ -86,7 +86,7 @@ impl Store {
     /// Begins a request.
     ///
     /// # Errors
-    /// The store is silent, so there is no point.
+    /// The store does not answer.
     pub fn begin(&self) -> Result<Tries<'_>, Fault> {
         match self.silent.get() {
             Some(fault) => Err(fault.clone()),
@@ -103,10 +103,10 @@ pub(crate) struct Tries<'s> {
 }
 
 impl Tries<'_> {
-    /// A try failed. Returns when it is time for the next one.
+    /// Notes a failed try, and waits until the next one is due.
     ///
     /// # Errors
-    /// There will be none.
+    /// There were enough tries.
     pub async fn after(&mut self, trouble: Trouble) -> Result<(), Fault> {
         self.next(trouble).await.map_err(|fault| self.store.remember(fault))
     }
@@ -131,13 +131,14 @@ impl Tries<'_> {
         Ok(())
     }
 
-    /// A good part of the answer arrived: what failed after it is another failure.
+    /// Notes that a good part of the answer arrived, so that the next failure counts as the first.
     pub fn progressed(&mut self) {
         self.number = 0;
         self.began = self.store.now();
     }
 
-    /// No more tries. If nobody else was answered meanwhile either, the store is silent: ten thousand objects must not wait as long again.
+    /// Gives up. If no other request was answered meanwhile either, declares the store silent, so that the next ten thousand objects do not
+    /// wait as long.
     fn given_up(&self, reason: &str) -> Fault {
         let waited = Duration::from_millis(self.store.now().saturating_sub(self.began));
         let tries = match self.number {
@@ -153,7 +154,7 @@ impl Tries<'_> {
     }
 }
 
-/// A number that differs between requests that failed together.
+/// A number that differs between requests that fail at the same time.
 fn chance() -> u32 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0) as u32

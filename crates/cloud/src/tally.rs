@@ -1,20 +1,20 @@
-//! What was asked of a store, for a user who wants to know.
+//! Counts of requests, for `-v`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Counts of one process.
+/// The counts of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// Requests for bytes, each try counted.
+    /// Range requests, including retries.
     pub ranges: AtomicU64,
     /// Bytes that arrived and were used.
     pub bytes: AtomicU64,
-    /// Questions whether an object is there, each try counted.
+    /// Lookups of single objects, including retries.
     pub heads: AtomicU64,
-    /// Listings begun, each try counted. One takes a request for each thousand objects.
+    /// Listings started, including retries. Each takes one request per thousand objects.
     pub lists: AtomicU64,
-    /// Tries after the first.
+    /// Retries.
     retries: AtomicU64,
     last_reason: Mutex<Option<String>>,
 }
@@ -29,7 +29,7 @@ impl Tally {
         *self.last_reason.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.to_owned());
     }
 
-    /// As sentences; empty if nothing was asked.
+    /// As sentences; empty if nothing was requested.
     pub fn notes(&self) -> Vec<String> {
         let [ranges, bytes, heads, lists, retries] =
             [&self.ranges, &self.bytes, &self.heads, &self.lists, &self.retries]

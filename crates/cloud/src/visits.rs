@@ -1,12 +1,12 @@
-//! Who is visiting which bucket: as long as anybody is, what was seen of it stays.
+//! Counts the visits to each bucket: what is known about it is kept as long as there is one.
 
 use std::collections::HashMap;
 
-/// Visits that have begun and not ended, by bucket.
+/// Open visits, by bucket.
 #[derive(Debug, Default)]
 pub(crate) struct Visits {
     counts: HashMap<String, usize>,
-    /// A forked child has its parent's counts, and nobody who would end these visits.
+    /// The process that counts them. A forked child inherits its parent's counts, but nobody there would end those visits.
     process: u32,
 }
 
@@ -17,7 +17,7 @@ impl Visits {
         }
     }
 
-    /// Counts a visit. Returns whether it is the only one.
+    /// Starts a visit. Returns whether it is the only one.
     pub fn begin(&mut self, root: &str) -> bool {
         self.settle();
         let count = self.counts.entry(root.to_owned()).or_default();
