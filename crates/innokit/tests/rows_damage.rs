@@ -280,6 +280,7 @@ fn a_range_of_keys_is_found_through_the_tree() {
         table.damage(&[*table.pages(0).last().expect("leaves")]);
         assert_eq!(table.export(&["--columns", "id", "--where-key", "..1000"]).status, 0);
         assert_eq!(table.export(&["--where-key", "1000"]).status, 2);
+        assert_eq!(table.export(&["--columns", "id", "-o", "-"]).text, all.text);
         // Past every INT: no row, not the one with the greatest id.
         assert_eq!(table.export(&["--where-key", "2147483648.."]).text, "");
         let (limited, sampled) = (table.export(&["--limit", "17"]), table.export(&["--sample", "300"]));

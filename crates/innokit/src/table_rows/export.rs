@@ -80,7 +80,7 @@ pub struct ExportArgs {
     #[arg(long, value_enum, default_value_t = Format::Csv, value_name = "FORMAT")]
     pub format: Format,
 
-    /// Write to this file (one table), or one file per table into this directory [default: standard output].
+    /// Write to this file (one table), or one file per table into this directory [default: standard output, as with `-`].
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
 
@@ -183,7 +183,8 @@ pub fn run_export(args: &ExportArgs) -> Result<u8, Box<dyn Error>> {
     let started = SystemTime::now();
     let options = options(args)?;
     let bar = Bar::new(args.rows.progress, Some(0));
-    let target = RowsOutput { output: args.output.as_deref(), extension: extension(args.format) };
+    let file = args.output.as_deref().filter(|output| *output != Path::new("-"));
+    let target = RowsOutput { output: file, extension: extension(args.format) };
     let report = match args.format {
         Format::Parquet | Format::Arrow => arrow_files(args, &options, &target, &bar),
         text => export_as(args, &options, &text_format(args, text)?, &target, &bar),
