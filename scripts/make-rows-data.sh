@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes one table of many column types by each server for scripts/bench.sh: make-rows-data.sh OUT
+# Makes one table of many column types by each server for scripts/bench.sh: make-rows-data.sh OUT [KIND ...], mysql and mariadb if not given
 #
 #   OUT/.rows/{mysql,mariadb}/bench/rows.ibd   at least 1.5 GB each: 9,000,000 rows of about 190 bytes in the order of their key
 #
@@ -56,18 +56,22 @@ make_rows() {
 }
 
 main() {
-    [ $# -eq 1 ] || die 'usage: make-rows-data.sh OUT'
+    [ $# -ge 1 ] || die 'usage: make-rows-data.sh OUT [KIND ...]'
     local out stamp kind
     mkdir -p "$1/.rows"
     out="$(cd "$1" && pwd -P)"
-    stamp="$( (cat "$here/make-rows-data.sh"; server mysql version; server mariadb version) | sha256sum | cut -d' ' -f1)"
-    if [ "$(cat "$out/.rows/stamp" 2>/dev/null)" = "$stamp" ]; then return 0; fi
-    trap 'server mysql stop "'"$out"'/.rows/mysql" || true; server mariadb stop "'"$out"'/.rows/mariadb" || true' EXIT
-    for kind in mysql mariadb; do
-        make_rows $kind "$out/.rows/$kind"
-        printf 'make-rows-data: the table of %s made, %s\n' $kind "$(du -h "$out/.rows/$kind/bench/rows.ibd" | cut -f1)"
+    shift
+    [ $# -gt 0 ] || set -- mysql mariadb
+    for kind in "$@"; do
+        stamp="$( (cat "$here/make-rows-data.sh"; server "$kind" version) | sha256sum | cut -d' ' -f1)"
+        [ "$(cat "$out/.rows/stamp.$kind" 2>/dev/null)" != "$stamp" ] || continue
+        # shellcheck disable=SC2064 # expanded now
+        trap "server $kind stop '$out/.rows/$kind' || true" EXIT
+        make_rows "$kind" "$out/.rows/$kind"
+        trap - EXIT
+        printf 'make-rows-data: the table of %s made, %s\n' "$kind" "$(du -h "$out/.rows/$kind/bench/rows.ibd" | cut -f1)"
+        printf '%s\n' "$stamp" >"$out/.rows/stamp.$kind"
     done
-    printf '%s\n' "$stamp" >"$out/.rows/stamp"
 }
 
 main "$@"
