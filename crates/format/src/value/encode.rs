@@ -117,7 +117,7 @@ fn moment(text: &str, digits: Digits) -> Option<Encoded> {
     let micros: u64 = format!("{fraction:0<6.6}").parse().ok()?;
     let unit = u64::from(digits.stored_micros());
     stored.extend_from_slice((micros / unit).to_be_bytes().get(8 - digits.bytes()..)?);
-    let is_cut = micros % unit > 0 || fraction.bytes().skip(6).any(|digit| digit != b'0');
+    let is_cut = !micros.is_multiple_of(unit) || fraction.bytes().skip(6).any(|digit| digit != b'0');
     Some(Encoded { stored, beyond: if is_cut { Ordering::Greater } else { Ordering::Equal } })
 }
 
