@@ -298,7 +298,7 @@ fn random_tables_are_what_the_server_shows(kind: &'static str) {
     let tables = random_tables::compare::tables(&server.sql(random_tables::compare::COLUMNS));
     let shown = |name: &str| server.dir.path().join(format!("shown.{name}"));
     for table in &tables {
-        server.sql(&table.into_outfile(&shown(&table.name)));
+        server.sql(&table.outfile_statement(&shown(&table.name)));
     }
     let names: Vec<String> = tables.iter().map(|table| table.name.clone()).collect();
     let sums = server.checksums("rnd", &names);

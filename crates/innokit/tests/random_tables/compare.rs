@@ -47,8 +47,8 @@ pub fn tables(answer: &str) -> Vec<Table> {
 }
 
 impl Table {
-    /// Has the server write its rows.
-    pub fn into_outfile(&self, path: &Path) -> String {
+    /// The statement with which the server writes its rows.
+    pub fn outfile_statement(&self, path: &Path) -> String {
         let column = |(name, shown): &(String, Shown)| match shown {
             Shown::Text | Shown::Number => format!("`{name}`"),
             Shown::Hex => format!("HEX(`{name}`)"),
