@@ -31,7 +31,7 @@ while [ "$(date +%s)" -lt "$end" ]; do
     step INNOKIT_RECOVER_CRASHES=5 INNOKIT_MYSQL_CRASHES=5 INNOKIT_RECOVER_KILLS=20 INNOKIT_RECOVER_POWER_CUTS=100 \
         cargo test --quiet -p innokit-jobs --test recover
     step INNOKIT_LIVE_SECONDS=60 cargo test --quiet -p innokit --test live_load
-    step INNOKIT_RANDOM_TABLES=$seed..$((seed + 4)) cargo test --quiet -p innokit --test rows_servers random_tables
+    step INNOKIT_RANDOM_TABLES=$seed..$((seed + 4)) cargo test --quiet -p innokit --test rows_random
     step cargo test --quiet -p innokit --test innochecksum_crash
     step scripts/fuzz.sh 20
 done

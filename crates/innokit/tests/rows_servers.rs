@@ -3,17 +3,17 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
-mod random_tables;
+mod rows_lab;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use common::{Dir, Run, innokit, repository};
+use common::{Run, innokit, repository};
+use rows_lab::{Server, table};
 use serde_json::Value;
 
-const TABLES: &str = include_str!("rows/tables.sql");
 const OF_MYSQL: &str = include_str!("rows/mysql.sql");
 const OF_MARIADB: &str = include_str!("rows/mariadb.sql");
 /// Of servers since 11.7.
@@ -23,85 +23,6 @@ const VECTORS: &str = "CREATE TABLE vec (id INT PRIMARY KEY, v VECTOR(3), w VECT
 /// Tables whose numbers and dates contain the separator they are exported with. The servers themselves escape it in neither, and cannot
 /// load what they wrote.
 const DASHED: [&str; 2] = ["decs", "temps"];
-
-/// A server on a datadir of its own. Stopped when it goes out of scope, whatever happens.
-struct Server {
-    kind: &'static str,
-    dir: Dir,
-}
-
-impl Server {
-    fn new(kind: &'static str, own: &str) -> Self {
-        let server = Self::empty(kind);
-        server.script("sql", &["--force"], &format!("{TABLES}{own}"));
-        server
-    }
-
-    fn empty(kind: &'static str) -> Self {
-        let server = Self { kind, dir: Dir::new() };
-        server.script("init", &[], "");
-        server.script("start", &[], "");
-        server
-    }
-
-    fn datadir(&self) -> PathBuf {
-        self.dir.path().join("data")
-    }
-
-    fn command(&self, action: &str, args: &[&str]) -> Command {
-        let mut command = Command::new(repository().join("scripts/server.sh"));
-        command.args([self.kind, action]).arg(self.datadir()).args(args);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        command
-    }
-
-    fn script(&self, action: &str, args: &[&str], input: &str) -> String {
-        let mut child = self.command(action, args).spawn().expect("bash runs");
-        child.stdin.take().expect("piped").write_all(input.as_bytes()).expect("taken");
-        let output = child.wait_with_output().expect("ends");
-        assert!(output.status.success(), "{} {action}", self.kind);
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-
-    fn sql(&self, statements: &str) -> String {
-        self.script("sql", &["--batch", "--skip-column-names"], statements)
-    }
-
-    /// Statements of which some may fail.
-    fn attempt(&self, statements: &str) {
-        let args = ["--force", "--default-character-set=utf8mb4"];
-        let mut child = self.command("sql", &args).stderr(Stdio::null()).spawn().expect("bash runs");
-        child.stdin.take().expect("piped").write_all(statements.as_bytes()).expect("taken");
-        child.wait().expect("ends");
-    }
-
-    fn tables(&self) -> Vec<String> {
-        let query = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'ty' ORDER BY 1";
-        self.sql(query).lines().map(str::to_owned).collect()
-    }
-
-    /// `ty.t<tab>value` lines.
-    fn checksums(&self, schema: &str, tables: &[String]) -> String {
-        let statements: String = tables.iter().map(|table| format!("CHECKSUM TABLE `{schema}`.`{table}`;")).collect();
-        self.sql(&statements)
-    }
-
-    /// Ends with all pages on disk.
-    fn stop(&self) {
-        self.script("stop", &["0"], "");
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // A test that fails leaves no server behind.
-        drop(self.command("stop", &[]).status());
-    }
-}
-
-fn table(arguments: &[&str], paths: &[&Path]) -> Run {
-    Run::of(&innokit().arg("table").args(arguments).args(paths).output().expect("innokit runs"))
-}
 
 /// Tables whose sum hangs on values that no file holds.
 fn is_virtual(kind: &str, name: &str) -> bool {
@@ -283,41 +204,6 @@ fn is_what_the_server_writes(server: &Server, name: &str, file: &Path) {
         lines
     };
     assert!(sorted(file) == sorted(&own), "{}: {name} is not what the server writes", server.kind);
-}
-
-/// Tables with random values and random ALTERs, for the seeds in `INNOKIT_RANDOM_TABLES` (`5..9`) or else for two.
-fn random_tables_are_what_the_server_shows(kind: &'static str) {
-    let seeds = std::env::var("INNOKIT_RANDOM_TABLES").unwrap_or_else(|_| "1..3".to_owned());
-    let (from, to) = seeds.split_once("..").expect("FROM..TO");
-    let seeds = from.parse::<u64>().expect("a number")..to.parse().expect("a number");
-    let server = Server::empty(kind);
-    for seed in seeds.clone() {
-        server.attempt(&random_tables::every_type(kind, seed));
-        server.attempt(&random_tables::altered(kind, seed));
-    }
-    let tables = random_tables::compare::tables(&server.sql(random_tables::compare::COLUMNS));
-    let shown = |name: &str| server.dir.path().join(format!("shown.{name}"));
-    for table in &tables {
-        server.sql(&table.outfile_statement(&shown(&table.name)));
-    }
-    let names: Vec<String> = tables.iter().map(|table| table.name.clone()).collect();
-    let sums = server.checksums("rnd", &names);
-    server.stop();
-    let (files, sums) = (server.datadir().join("rnd"), server.dir.file("sums", sums.as_bytes()));
-    let out = server.dir.path().join("exported");
-    let to = out.to_str().expect("UTF-8").to_owned() + "/";
-    let run = table(&["export", "--format", "tsv", "-o", &to], &[&files]);
-    assert_eq!(run.status, 0, "{kind}, seeds {seeds:?}: {}", run.errors);
-    let values: usize = tables
-        .iter()
-        .map(|table| table.compare(&shown(&table.name), &out.join(format!("rnd.{}.tsv", table.name))))
-        .sum();
-    let rounds = usize::try_from(seeds.end - seeds.start).expect("few");
-    assert!(values > 8000 * rounds, "{kind}: {values} values of {} tables", tables.len());
-    let run = table(&["checksum", "--compare", sums.to_str().expect("UTF-8")], &[&files]);
-    assert_eq!(run.status, 0, "{kind}, seeds {seeds:?}: {}{}", run.text, run.errors);
-    let run = table(&["check", "--extended"], &[&files]);
-    assert_eq!(run.status, 0, "{kind}, seeds {seeds:?}: {}{}", run.text, run.errors);
 }
 
 /// The expression that shows a column's value so that nothing of it is lost on the way to `rows/readers.py`.
@@ -582,28 +468,4 @@ fn a_younger_mariadb_sums_the_same() {
     an_empty_server_imports_the_files(&server, &IMPORTED);
     #[cfg(feature = "parquet")]
     readers_see_what_the_server_shows(&server, &tables);
-}
-
-#[test]
-#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
-fn random_tables_of_mysql_are_what_it_shows() {
-    random_tables_are_what_the_server_shows("mysql");
-}
-
-#[test]
-#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
-fn random_tables_of_mariadb_10_11_are_what_it_shows() {
-    random_tables_are_what_the_server_shows("mariadb");
-}
-
-#[test]
-#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
-fn random_tables_of_mariadb_10_5_are_what_it_shows() {
-    random_tables_are_what_the_server_shows("mariadb105");
-}
-
-#[test]
-#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
-fn random_tables_of_mariadb_11_8_are_what_it_shows() {
-    random_tables_are_what_the_server_shows("mariadb118");
 }

@@ -11,21 +11,23 @@ mod values;
 
 use std::fmt::Write;
 
+use flow::queue::sim::Random;
 use values::Column;
 
-/// A sequence of random numbers (splitmix64).
-pub struct Random(pub u64);
+/// Random choices, the same ones for the same seed.
+pub struct Choices(Random);
 
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
+impl Choices {
+    fn new(seed: u64) -> Self {
+        Self(Random::new(seed))
+    }
+
+    pub fn number(&mut self) -> u64 {
+        self.0.number()
     }
 
     pub fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
+        self.0.below(limit as u64) as usize
     }
 
     pub fn chance(&mut self, percent: usize) -> bool {
@@ -48,7 +50,7 @@ const STATEMENTS: usize = 60;
 
 /// Columns of every type, dealt out to a few tables, with random rows.
 pub fn every_type(kind: &str, seed: u64) -> String {
-    let random = &mut Random(seed);
+    let random = &mut Choices::new(seed);
     let mut sql = SETTINGS.to_owned();
     let mut columns = values::every_type(kind, random);
     for table in 0..TABLES {
@@ -86,7 +88,7 @@ struct Altered {
 }
 
 impl Altered {
-    fn new(kind: &str, number: usize, random: &mut Random) -> Self {
+    fn new(kind: &str, number: usize, random: &mut Choices) -> Self {
         let column = values::short(kind, random);
         let value = (column.value)(random);
         let takes_none = ["TEXT", "BLOB", "JSON", "COMPRESSED"].iter().any(|word| column.declared.contains(word));
@@ -100,14 +102,14 @@ impl Altered {
         format!("{} {} {null}{}", self.name, self.column.declared, self.default)
     }
 
-    fn value(&self, random: &mut Random) -> String {
+    fn value(&self, random: &mut Choices) -> String {
         if self.nullable && random.chance(20) { "NULL".to_owned() } else { (self.column.value)(random) }
     }
 }
 
 /// Tables whose columns are added anywhere, dropped, renamed and changed between inserts, updates, deletes and rollbacks.
 pub fn altered(kind: &str, seed: u64) -> String {
-    let random = &mut Random(seed);
+    let random = &mut Choices::new(seed);
     let mut sql = SETTINGS.to_owned();
     for table in 0..TABLES {
         Alterations::new(kind, format!("a{seed}_{table}"), random).run(random, &mut sql);
@@ -125,13 +127,13 @@ struct Alterations<'k> {
 }
 
 impl<'k> Alterations<'k> {
-    fn new(kind: &'k str, table: String, random: &mut Random) -> Self {
+    fn new(kind: &'k str, table: String, random: &mut Choices) -> Self {
         let made = 1 + random.below(6);
         let columns = (0..made).map(|number| Altered::new(kind, number, random)).collect();
         Self { kind, table, columns, made, rows: 0 }
     }
 
-    fn run(mut self, random: &mut Random, sql: &mut String) {
+    fn run(mut self, random: &mut Choices, sql: &mut String) {
         let keys = [
             "id INT PRIMARY KEY",
             "id BIGINT UNSIGNED PRIMARY KEY",
@@ -164,7 +166,7 @@ impl<'k> Alterations<'k> {
         }
     }
 
-    fn inserts(&mut self, random: &mut Random) -> String {
+    fn inserts(&mut self, random: &mut Choices) -> String {
         let mut sql = String::new();
         for _ in 0..1 + random.below(30) {
             self.rows += 1;
@@ -177,13 +179,13 @@ impl<'k> Alterations<'k> {
         sql + "DO 0"
     }
 
-    fn update(&self, random: &mut Random) -> String {
+    fn update(&self, random: &mut Choices) -> String {
         let column = &self.columns[random.below(self.columns.len())];
         let (name, value, every) = (&column.name, column.value(random), 2 + random.below(8));
         format!("UPDATE IGNORE {} SET {name} = {value} WHERE id % {every} = 0", self.table)
     }
 
-    fn add(&mut self, random: &mut Random) -> String {
+    fn add(&mut self, random: &mut Choices) -> String {
         let column = Altered::new(self.kind, self.made, random);
         self.made += 1;
         let place = match random.below(4) {
@@ -196,7 +198,7 @@ impl<'k> Alterations<'k> {
         statement
     }
 
-    fn drop(&mut self, random: &mut Random) -> String {
+    fn drop(&mut self, random: &mut Choices) -> String {
         if self.columns.len() < 2 {
             return self.add(random);
         }
@@ -204,7 +206,7 @@ impl<'k> Alterations<'k> {
         format!("ALTER TABLE {} DROP COLUMN {}", self.table, column.name)
     }
 
-    fn index(&self, random: &mut Random) -> String {
+    fn index(&self, random: &mut Choices) -> String {
         let mut part = || {
             let Altered { name, column, .. } = &self.columns[random.below(self.columns.len())];
             let can_be_long =
@@ -214,7 +216,7 @@ impl<'k> Alterations<'k> {
         format!("ALTER TABLE {} ADD INDEX ({}, {})", self.table, part(), part())
     }
 
-    fn change(&mut self, random: &mut Random) -> String {
+    fn change(&mut self, random: &mut Choices) -> String {
         let at = random.below(self.columns.len());
         let column = &mut self.columns[at];
         if random.chance(40) {

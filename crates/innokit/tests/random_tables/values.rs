@@ -2,16 +2,16 @@
 
 use std::fmt::Write;
 
-use super::Random;
+use super::Choices;
 
 /// A column, and how to make values for it.
 pub struct Column {
     /// Its type.
     pub declared: String,
-    pub value: Box<dyn Fn(&mut Random) -> String>,
+    pub value: Box<dyn Fn(&mut Choices) -> String>,
 }
 
-fn column(declared: impl Into<String>, value: impl Fn(&mut Random) -> String + 'static) -> Column {
+fn column(declared: impl Into<String>, value: impl Fn(&mut Choices) -> String + 'static) -> Column {
     Column { declared: declared.into(), value: Box::new(value) }
 }
 
@@ -37,7 +37,7 @@ const SCRIPTS: [(u32, u32); 13] = [
 ];
 
 /// Every type of the server.
-pub fn every_type(kind: &str, random: &mut Random) -> Vec<Column> {
+pub fn every_type(kind: &str, random: &mut Choices) -> Vec<Column> {
     let is_mysql = kind == "mysql";
     let mut columns = numbers(random);
     columns.extend(moments(kind));
@@ -49,7 +49,7 @@ pub fn every_type(kind: &str, random: &mut Random) -> Vec<Column> {
         (1 + random.below(304)).to_string()
     }));
     columns.push(column("ENUM('x','y')", |random| random.pick(&["'x'", "'y'", "'neither'"]).to_owned()));
-    columns.push(column(format!("SET({})", members[..64].join(",")), |random| random.next().to_string()));
+    columns.push(column(format!("SET({})", members[..64].join(",")), |random| random.number().to_string()));
     for charset in CHARSETS.iter().copied().chain(is_mysql.then_some("gb18030")) {
         columns.push(column(format!("CHAR(24) CHARACTER SET {charset}"), text));
         columns.push(column(format!("VARCHAR(40) CHARACTER SET {charset}"), text));
@@ -67,18 +67,18 @@ pub fn every_type(kind: &str, random: &mut Random) -> Vec<Column> {
     }
     if matches!(kind, "mariadb" | "mariadb118") {
         columns.push(column("UUID", uuid));
-        columns.push(column("INET4", |random| format!("INET_NTOA({})", random.next() as u32)));
+        columns.push(column("INET4", |random| format!("INET_NTOA({})", random.number() as u32)));
     }
     columns
 }
 
 /// A type whose values are short, of those that ALTER treats in different ways.
-pub fn short(kind: &str, random: &mut Random) -> Column {
+pub fn short(kind: &str, random: &mut Choices) -> Column {
     let number = random.below(18);
     match number {
-        0 => column("INT", |random| (random.next() as i32).to_string()),
+        0 => column("INT", |random| (random.number() as i32).to_string()),
         1 => column("TINYINT UNSIGNED", |random| bounded(random, 8).to_string()),
-        2 => column("BIGINT", |random| (random.next() as i64).to_string()),
+        2 => column("BIGINT", |random| (random.number() as i64).to_string()),
         3 => column(format!("CHAR({})", random.pick(&[&1, &10, &60, &255])), |random| {
             random.pick(&["'x'", "''"]).to_owned()
         }),
@@ -104,7 +104,7 @@ pub fn short(kind: &str, random: &mut Random) -> Column {
     }
 }
 
-fn numbers(random: &mut Random) -> Vec<Column> {
+fn numbers(random: &mut Choices) -> Vec<Column> {
     let mut columns = Vec::new();
     for (name, bits) in [("TINYINT", 8), ("SMALLINT", 16), ("MEDIUMINT", 24), ("INT", 32), ("BIGINT", 64)] {
         columns.push(column(name, move |random| {
@@ -122,8 +122,9 @@ fn numbers(random: &mut Random) -> Vec<Column> {
     for (declared, limit) in
         [("FLOAT(7,3)", 9999.0), ("DOUBLE(15,5)", 9e8), ("DOUBLE(53,30)", 9.0), ("FLOAT(30,20)", 9.0)]
     {
-        columns
-            .push(column(declared, move |random| ((random.next() as f64 / u64::MAX as f64 - 0.5) * limit).to_string()));
+        columns.push(column(declared, move |random| {
+            ((random.number() as f64 / u64::MAX as f64 - 0.5) * limit).to_string()
+        }));
     }
     for (precision, scale) in
         [(1, 0), (9, 0), (10, 0), (9, 9), (10, 10), (18, 9), (19, 10), (38, 0), (38, 30), (65, 30), (65, 0)]
@@ -153,20 +154,20 @@ fn moments(kind: &str) -> Vec<Column> {
         columns.push(column(format!("TIMESTAMP({digits}) NULL"), move |random| match random.below(4) {
             0 => "'0000-00-00 00:00:00'".to_owned(),
             1 => format!("FROM_UNIXTIME({last})"),
-            _ => format!("FROM_UNIXTIME({}.{:06})", 1 + random.next() % (last - 1), random.below(1_000_000)),
+            _ => format!("FROM_UNIXTIME({}.{:06})", 1 + random.number() % (last - 1), random.below(1_000_000)),
         }));
     }
     columns
 }
 
 /// Minutes, seconds and a fraction.
-fn seconds(random: &mut Random, digits: usize) -> String {
+fn seconds(random: &mut Choices, digits: usize) -> String {
     let fraction = format!("{:06}", random.below(1_000_000));
     let point = if digits > 0 { "." } else { "" };
     format!("{:02}:{:02}{point}{}", random.below(60), random.below(60), &fraction[..digits])
 }
 
-fn date(random: &mut Random) -> String {
+fn date(random: &mut Choices) -> String {
     match random.below(8) {
         0 => "0000-00-00".to_owned(),
         1 => random.pick(&["9999-12-31", "1000-01-01", "0001-01-01", "1970-01-01", "2000-02-29"]).to_owned(),
@@ -176,27 +177,27 @@ fn date(random: &mut Random) -> String {
 }
 
 /// A number of that many bits: any, the least or the greatest.
-fn bounded(random: &mut Random, bits: u32) -> u64 {
+fn bounded(random: &mut Choices, bits: u32) -> u64 {
     let most = u64::MAX >> (64 - bits);
-    [0, most, random.next() & most, random.next() & most][random.below(4)]
+    [0, most, random.number() & most, random.number() & most][random.below(4)]
 }
 
-fn float(random: &mut Random) -> String {
-    let number = f32::from_bits(random.next() as u32);
+fn float(random: &mut Choices) -> String {
+    let number = f32::from_bits(random.number() as u32);
     if number.is_finite() && random.chance(50) { format!("{number:e}") } else { double(random) }
 }
 
-fn double(random: &mut Random) -> String {
-    let number = f64::from_bits(random.next());
+fn double(random: &mut Choices) -> String {
+    let number = f64::from_bits(random.number());
     match random.below(4) {
         0 if number.is_finite() => format!("{number:e}"),
         1 => format!("{}e{}", random.pick(&["1", "5", "1.25", "-9.99999", "0.1"]), random.below(40) as i32 - 20),
-        2 => format!("{}e0", random.next() as i64 >> random.below(64)),
-        _ => format!("{}", (random.next() as f64 / u64::MAX as f64 - 0.5) * 2000.0),
+        2 => format!("{}e0", random.number() as i64 >> random.below(64)),
+        _ => format!("{}", (random.number() as f64 / u64::MAX as f64 - 0.5) * 2000.0),
     }
 }
 
-fn decimal(random: &mut Random, precision: usize, scale: usize) -> String {
+fn decimal(random: &mut Choices, precision: usize, scale: usize) -> String {
     let len = random.below(precision + 1);
     let digits: String = (0..len).map(|_| char::from(b"00999123456789"[random.below(14)])).collect();
     let digits = format!("{digits:0>width$}", width = scale + 1);
@@ -211,12 +212,12 @@ fn hex(bytes: impl Iterator<Item = u8>) -> String {
     }) + "'"
 }
 
-fn bytes(random: &mut Random, most: usize) -> String {
+fn bytes(random: &mut Choices, most: usize) -> String {
     let len = if random.chance(30) { 0 } else { random.below(most + 1) };
-    hex((0..len).map(|_| random.next() as u8))
+    hex((0..len).map(|_| random.number() as u8))
 }
 
-fn letters(random: &mut Random) -> String {
+fn letters(random: &mut Choices) -> String {
     let (mut script, mut out) = (SCRIPTS[random.below(SCRIPTS.len())], String::new());
     for _ in 0..*random.pick(&[&0, &1, &2, &5, &20]) {
         if random.chance(30) {
@@ -228,12 +229,12 @@ fn letters(random: &mut Random) -> String {
     out + random.pick(&["", "", "", " ", "   "])
 }
 
-fn text(random: &mut Random) -> String {
+fn text(random: &mut Choices) -> String {
     format!("CONVERT({} USING utf8mb4)", hex(letters(random).bytes()))
 }
 
 /// Mostly documents that a client could send; some hold values that only the server can make.
-fn json(random: &mut Random) -> String {
+fn json(random: &mut Choices) -> String {
     match random.below(8) {
         0 => format!("CAST(TIMESTAMP'2020-02-03 {:02}:{}' AS JSON)", random.below(24), seconds(random, 6)),
         1 => format!(
@@ -252,12 +253,12 @@ fn json(random: &mut Random) -> String {
     }
 }
 
-fn json_value(random: &mut Random, depth: usize, out: &mut String) {
+fn json_value(random: &mut Choices, depth: usize, out: &mut String) {
     match random.below(if depth < 4 { 8 } else { 6 }) {
         0 => out.push_str(random.pick(&["null", "true", "false"])),
         1 => write!(out, "{}", random.below(80_000) as i64 - 40_000).expect("a string"),
-        2 => write!(out, "{}", random.next() as i64).expect("a string"),
-        3 => write!(out, "{}", random.next()).expect("a string"),
+        2 => write!(out, "{}", random.number() as i64).expect("a string"),
+        3 => write!(out, "{}", random.number()).expect("a string"),
         4 => out.push_str(random.pick(&[
             "0.0",
             "-0.0",
@@ -291,17 +292,17 @@ fn json_value(random: &mut Random, depth: usize, out: &mut String) {
     }
 }
 
-fn json_string(random: &mut Random, out: &mut String) {
+fn json_string(random: &mut Choices, out: &mut String) {
     let text = letters(random).repeat(*random.pick(&[&1, &1, &1, &20]));
     out.push_str(&serde_json::to_string(&text).expect("a string"));
 }
 
-fn point(random: &mut Random) -> String {
-    let mut half = |limit: f64| (random.next() as f64 / u64::MAX as f64 - 0.5) * limit;
+fn point(random: &mut Choices) -> String {
+    let mut half = |limit: f64| (random.number() as f64 / u64::MAX as f64 - 0.5) * limit;
     format!("{} {}", half(340.0), half(160.0))
 }
 
-fn geometry(random: &mut Random) -> String {
+fn geometry(random: &mut Choices) -> String {
     let (a, b, c) = (point(random), point(random), point(random));
     let shape = match random.below(6) {
         0 => format!("POINT({a})"),
@@ -314,17 +315,17 @@ fn geometry(random: &mut Random) -> String {
     format!("ST_GeomFromText('{shape}', {})", random.pick(&[&0, &3857]))
 }
 
-fn inet6(random: &mut Random) -> String {
+fn inet6(random: &mut Choices) -> String {
     let groups: Vec<String> = (0..8)
         .map(|_| {
-            let any = random.next() as u16;
+            let any = random.number() as u16;
             format!("{:x}", [0, 0, 0, any, any & 15, 0xffff][random.below(6)])
         })
         .collect();
     format!("'{}'", groups.join(":"))
 }
 
-fn uuid(random: &mut Random) -> String {
-    let hex = format!("{:016x}{:016x}", random.next() >> random.pick(&[&0, &40]), random.next());
+fn uuid(random: &mut Choices) -> String {
+    let hex = format!("{:016x}{:016x}", random.number() >> random.pick(&[&0, &40]), random.number());
     format!("'{}-{}-{}-{}-{}'", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
