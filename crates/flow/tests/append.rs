@@ -1,4 +1,4 @@
-//! Files filled from the front: on the simulated device, with its power cut at every write and sync, and on a real file system.
+//! Files filled from the front: on a simulated device with power cut at every write and sync, and on a real file system.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests fail where they must")]
 
 use std::fs;
@@ -73,7 +73,7 @@ fn whatever_a_crash_leaves_what_was_acknowledged_is_there_and_nothing_else_after
             let end = end_of(&left) - HEAD;
             assert!(end >= acknowledged, "operation {operation}, seed {seed}: {end} of {acknowledged}");
             assert_eq!(left[HEAD..HEAD + end], content[..end], "operation {operation}, seed {seed}");
-            // A second crash while the rest is cleared, and the third start finishes.
+            // A second crash while the rest is zeroed, and the third start completes.
             device.crash_at(device.operations() + 1 + seed % 3);
             append_from(&device, &content, end);
             let device = device.reopen(seed + 1);
@@ -95,7 +95,7 @@ fn a_write_covers_whole_blocks_so_the_device_reads_nothing() {
     let device = device();
     device.drop_cache();
     append_from(&device, &appends().concat(), 0);
-    // Opening reads the rest once, to see that it is zero; from then on there are writes only.
+    // Opening reads the rest once to see that it is zero. After that there are only writes.
     let mut appender = Appender::open(storage(&device), LEN as u64 - 9000, LEN as u64).expect("opens");
     let before = device.counts();
     appender.append(&[7; 5000]).expect("appended");

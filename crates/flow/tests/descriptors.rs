@@ -12,16 +12,16 @@ use innokit_flow::{Counters, Cursor, FileSet, IoMode, ReadOptions, Reader, run_w
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use support::{Files, options, read};
 
-/// The limit on descriptors is one for the whole process, so the tests of this file take turns.
+/// The descriptor limit applies to the whole process, so the tests of this file take turns.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Descriptors of this process that are open on files below a directory.
+/// This process's open descriptors of files below a directory.
 fn open_below(dir: &Path) -> usize {
     let links = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
     links.filter(|target| target.starts_with(dir)).count()
 }
 
-/// The most files that were open at a time while two workers read all.
+/// The maximum number of open files while two workers read everything.
 fn open_files_max(files: &Files, options: &ReadOptions) -> usize {
     let set = files.set();
     let cursor = Cursor::sweep(&set, options.block_size);

@@ -1,4 +1,4 @@
-//! The reader on a device that fails: a queue made here, which fails, reorders and cuts short as told.
+//! The reader on a failing device: a fake queue that fails, reorders and shortens reads on demand.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
@@ -14,26 +14,26 @@ use support::{Files, Outcome, options, read_with};
 
 const KIB: usize = 1024;
 
-/// What the device does wrong.
+/// The faults of the device.
 #[derive(Debug, Default, Clone)]
 struct Faults {
     /// Units of 4096 bytes that cannot be read, as (file, unit).
     bad: Vec<(u32, u64)>,
-    /// No read gives more than this.
+    /// No read returns more than this, bytes.
     at_most: Option<u32>,
     /// Completes the newest request first, one at a time.
     reverse: bool,
-    /// Reads past the page cache are refused, as some file systems do.
+    /// Direct reads are refused, as by some file systems.
     refuse_direct: bool,
-    /// Files of which nothing can be read any more, as (file, from this byte on).
+    /// Files that cannot be read any more, as (file, from this byte on).
     gone: Vec<(u32, u64)>,
-    /// Works for so many requests, then is broken for good.
+    /// Works for this many requests, then fails permanently.
     breaks_after: Option<usize>,
     /// Loses every request.
     loses: bool,
 }
 
-/// Opens faulty queues, and notes the buffers it was shown.
+/// Opens faulty queues, and records the buffers registered with them.
 #[derive(Debug, Default)]
 struct Faulty {
     faults: Faults,
@@ -112,7 +112,7 @@ fn read_faulty(files: &Files, options: &ReadOptions, faults: Faults) -> Outcome 
     read_with(&files.set(), options, 1, &[&Faulty { faults, ..Faulty::default() }])
 }
 
-/// An engine that the system forbids, as containers forbid `io_uring`.
+/// An engine that the system forbids, as containers do with `io_uring`.
 struct Forbidden;
 
 impl OpenQueue for Forbidden {
@@ -269,7 +269,7 @@ fn files_that_bring_an_engine_are_read_with_it_beside_files_of_the_system() {
     }
 }
 
-/// Keeps the bytes of file 1; the others come with a handle.
+/// Takes the bytes of file 1 from memory; the others have a handle.
 #[derive(Debug)]
 struct Kept(Vec<u8>);
 

@@ -1,4 +1,5 @@
-//! Scattered stretches: each read once, in as few requests as its look-ahead allows, many in flight, handed over in the order asked.
+//! Scattered ranges: each is read once, in as few requests as the look-ahead allows, with many in flight, and delivered in the order asked
+//! for.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
@@ -32,7 +33,7 @@ fn shuffled(n: u64) -> Vec<u64> {
     numbers
 }
 
-/// Asks for all of `wants` as long as there is room, and returns what came: tag, bytes, and why something is lost.
+/// Asks for all of `wants` as room allows. Returns what came: tag, bytes, and the error of lost ones.
 fn gather(
     files: &FileSet,
     wants: &[Want],
@@ -55,7 +56,7 @@ fn gather(
     came
 }
 
-/// The least number of requests: of each look-ahead, sorted, the runs of neighbours, each in requests of the largest size.
+/// The minimum number of requests: in each look-ahead, sorted, the runs of neighbours, each divided into requests of maximum size.
 fn least(pages: &[u64], in_a_batch: usize, pages_in_a_request: u64) -> u64 {
     let runs = |batch: &[u64]| {
         let mut sorted = batch.to_vec();
@@ -81,7 +82,7 @@ fn scattered_pages_are_read_once_in_the_least_requests_with_the_window_full() {
     let device = SimDevice::new(SimOptions::default());
     let bytes = bytes_of(3, 4096 * PAGE as usize);
     device.add_file(bytes.clone());
-    // Every other page of a fragmented tree: no page touches another but by chance of the order.
+    // Every other page of a fragmented tree, so that no page is next to another.
     let pages = shuffled(4096);
     let wants: Vec<_> = pages.iter().map(|page| want(0, *page)).collect();
     let (counters, depth) = (Counters::new(1), 32);
@@ -139,7 +140,7 @@ fn what_is_guessed_ahead_is_read_together_and_all_else_one_by_one() {
     let pages: Vec<u64> = shuffled(8).into_iter().map(|page| 3 * page).chain(64..200).collect();
     let (mut asked, mut came) = (0, Vec::new());
     loop {
-        // From page 64 on somebody guesses; no more is asked for otherwise than there is room.
+        // From page 64 on pages are guesses. Otherwise no more is asked for than there is room.
         while asked < pages.len() && (gather.has_room() || pages[asked] >= 64) {
             gather.ask(want(0, pages[asked]));
             asked += 1;
@@ -149,7 +150,7 @@ fn what_is_guessed_ahead_is_read_together_and_all_else_one_by_one() {
     }
     assert_eq!(came, pages, "in the order asked");
     let counts = device.counts();
-    // Eight one by one, the last of them with what is guessed; then 64 pages at a time in requests of 16.
+    // Eight single pages, the last of them with the first guesses; then 64 pages at a time in requests of 16.
     assert_eq!((counts.reads, counts.in_flight_max), (7 + 1 + 4 + 4 + 1, 5), "{counts:?}");
     assert_eq!(device.elapsed(), Duration::from_micros(500) * (7 + 3));
 }
@@ -158,7 +159,7 @@ fn what_is_guessed_ahead_is_read_together_and_all_else_one_by_one() {
 fn every_engine_and_mode_gives_the_same_bytes_from_several_files() {
     let files = Files::new(&[40 * PAGE as usize, 0, 33 * PAGE as usize + 5000, 7]);
     let mut wants: Vec<_> = shuffled(120).into_iter().map(|at| want((at % 3) as u32, at / 3)).collect();
-    // Small, unaligned, twice, across the end of the file, beyond it.
+    // Small, unaligned, repeated, across the end of the file, and past it.
     wants.push(Want { file: FileId(2), offset: 1024, len: 1024, tag: 1 });
     wants.push(Want { file: FileId(2), offset: 2048, len: 1024, tag: 2 });
     wants.push(Want { file: FileId(2), offset: 33 * PAGE + 4999, len: 100, tag: 3 });

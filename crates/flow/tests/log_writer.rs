@@ -1,4 +1,4 @@
-//! The log, by what its callers rely on: order, groups, room, errors, damage.
+//! What callers of the log rely on: order, groups, space, errors, damage.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
@@ -109,7 +109,7 @@ fn one_caller_pays_one_write_and_one_sync_for_a_commit() {
     assert_eq!((counts.bytes_of_blocks, counts.bytes_written), (64 * 512, 8 * (4096 + 7 * 512)));
 }
 
-/// A storage whose syncs take longer.
+/// A storage with slow syncs.
 struct Slow(LogFiles);
 
 impl LogStorage for Slow {
@@ -139,8 +139,8 @@ impl LogStorage for Slow {
     }
 }
 
-/// The commits for each sync with so many callers, on files whose sync takes at least twenty milliseconds, so that a busy machine, or an
-/// emulated one, has the time to let all callers run.
+/// Commits per sync with this many callers. A sync takes at least 20 ms, so that even a busy or emulated machine can run all callers
+/// meanwhile.
 fn commits_per_sync(callers: usize) -> u64 {
     let dir = dir();
     let options = LogOptions { file_size: 4 << 20, group_max: 256 << 10, ..small() };
@@ -191,7 +191,7 @@ fn no_commit_reads_what_it_covers_unless_asked_to_be_naive() {
         for _ in 0..3 {
             device.drop_cache();
             let before = device.counts().reads_on_write;
-            // One round of the ring: 72 commits of a block each.
+            // One lap of the ring: 72 commits of a block each.
             for _ in 0..72 {
                 log.append(&[7; 400]).unwrap();
             }
@@ -323,7 +323,7 @@ fn longest_record_fits_and_a_longer_one_is_refused() {
 fn damage_to_what_was_durable_is_never_a_shorter_log() {
     for seed in 0..500 {
         let (device, log) = simulated(&SimOptions { seed, ..SimOptions::default() }, &small());
-        // In the second round of the ring the same must hold as in the first.
+        // The second lap must behave like the first.
         let round = if seed % 2 == 0 { 0 } else { 72 * 512 };
         append_blocks(&log, round as usize / 512);
         log.release(log.durable());

@@ -1,7 +1,7 @@
-//! The log on a device that loses power at any write or sync: what was acknowledged is there, and nothing else comes back.
+//! The log on a device that loses power at any write or sync: acknowledged records are there, and nothing else reappears.
 //!
-//! A seed is a whole life of a log: its options, its records, several crashes, what each leaves. `FLOW_SEED=n` replays one,
-//! `FLOW_SEED=m..n` lives through others than the usual ones.
+//! A seed determines the whole life of a log: its options, records, crashes, and what each crash leaves. `FLOW_SEED=n` replays one,
+//! `FLOW_SEED=m..n` runs others than the usual ones.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,7 +25,7 @@ const SEEDS: u64 = 2500;
 const CRASHES: u64 = 4;
 const BLOCK_SIZE: u64 = 4096;
 
-/// Chance for the test itself (xorshift), apart from the device's.
+/// Random numbers for the test itself (xorshift), separate from the device's.
 struct Dice(u64);
 
 impl Dice {
@@ -45,7 +45,7 @@ impl Dice {
     }
 }
 
-/// Says which seed to replay when a test fails.
+/// Prints the seed to replay if the test fails.
 struct Seed(u64);
 
 impl Drop for Seed {
@@ -81,21 +81,21 @@ fn options(dice: &mut Dice) -> LogOptions {
     }
 }
 
-/// One record of the log, as the test remembers it.
+/// A record as the test remembers it.
 #[derive(Debug)]
 struct Known {
     end: LogPosition,
     bytes: Vec<u8>,
 }
 
-/// What must be in the log: records in order, of which the first ones may have been written over.
+/// What the log must contain: records in order, the first of which may have been overwritten.
 #[derive(Debug, Default)]
 struct Model {
     records: Vec<Known>,
-    /// So many of them were acknowledged.
+    /// The number of acknowledged ones.
     acknowledged: usize,
     released: LogPosition,
-    /// Makes every record another.
+    /// Makes every record different.
     made: u64,
 }
 
@@ -115,7 +115,7 @@ impl Model {
         self.records.push(Known { end, bytes });
     }
 
-    /// Reads the log and holds it against what is known; what is not there any more must never come back.
+    /// Reads the log and compares it with what is known. Records that are gone must never reappear.
     fn check(&mut self, mut reader: LogReader, ring: u64, options: &LogOptions) {
         let mut found = Vec::new();
         let oldest = reader.start();
@@ -137,7 +137,7 @@ impl Model {
         let in_file = ring / u64::from(options.files);
         let needed = match options.recycle {
             Recycle::Released => self.released,
-            // A file may be in the middle of being written over, and records may lie across the border to it.
+            // A file may be partly overwritten, and records may cross the border to it.
             Recycle::Oldest => LogPosition((reader.position().0 + 2 * in_file).saturating_sub(ring) + 8192),
         };
         let missing = self.records[..first.min(self.acknowledged)].iter().filter(|known| known.end > needed);
@@ -153,7 +153,7 @@ impl Model {
     }
 }
 
-/// Appends until the device fails or the log has gone `rounds` times round; the error if there was one.
+/// Appends until the device fails or the log has wrapped `rounds` times. Returns the error, if any.
 fn write(log: &LogWriter, dice: &mut Dice, model: &mut Model, to: u64) -> Option<LogError> {
     while model.records.last().map_or(0, |known| known.end.0) < to {
         for _ in 0..=dice.below(4) {
@@ -165,7 +165,7 @@ fn write(log: &LogWriter, dice: &mut Dice, model: &mut Model, to: u64) -> Option
                     }
                     model.acknowledged = model.records.len();
                     model.released = model.records.last().map_or(LogPosition(0), |known| known.end);
-                    // Behind the last record there may be what a crash has torn.
+                    // A torn record may follow the last one.
                     log.release(log.durable());
                     log.submit(&record)
                 }
@@ -190,7 +190,7 @@ fn write(log: &LogWriter, dice: &mut Dice, model: &mut Model, to: u64) -> Option
     None
 }
 
-/// Lives through one seed; returns the crashes and the rounds of the ring.
+/// Runs one seed. Returns the number of crashes and of laps.
 fn live(seed: u64) -> (u64, u64) {
     let _seed = Seed(seed);
     let mut dice = Dice::new(seed);
@@ -200,7 +200,7 @@ fn live(seed: u64) -> (u64, u64) {
     let device = SimDevice::new(SimOptions { seed, short_one_in, ..SimOptions::default() });
     let mut model = Model::default();
 
-    // A life without a crash says how many operations there are.
+    // A run without a crash gives the number of operations.
     let whole = SimDevice::new(SimOptions { seed, short_one_in, ..SimOptions::default() });
     let log = LogWriter::create_on(SimLog::create(&whole, &options), &options).unwrap();
     assert!(write(&log, &mut Dice::new(seed), &mut Model::default(), 3 * ring).is_none());
@@ -232,7 +232,7 @@ fn live(seed: u64) -> (u64, u64) {
             Err(error) => panic!("{error}"),
         };
         model.check(reader, ring, &options);
-        // The writer has forgotten what was released; what was not there to be read is.
+        // The writer has dropped what was released; what could not be read before is there now.
         if crash + 1 < CRASHES && dice.below(8) > 0 {
             device.crash_at(1 + dice.below(operations));
         }
@@ -269,7 +269,7 @@ fn every_acknowledged_record_is_there_after_a_crash_and_no_other_comes_back() {
 #[test]
 fn records_of_many_callers_that_were_acknowledged_are_there_after_a_crash() {
     for seed in seeds(150) {
-        // The turns of threads are not the seed's: a failure may need several tries to come again.
+        // The seed does not determine thread scheduling: a failure may need several tries to reappear.
         let _seed = Seed(seed);
         let mut dice = Dice::new(seed);
         let options = LogOptions { recycle: Recycle::Released, files: 4, file_size: 1 << 16, ..options(&mut dice) };

@@ -1,8 +1,8 @@
-//! Hidden reads, as the kernel counts them for this process: none for the log, one for eight commits of the naive one.
+//! Hidden reads as the kernel counts them for this process: none for the log, one per eight commits for the naive one.
 //!
-//! One test only, because `/proc/self/io` counts the whole process. Others may use the same device at the same time: their
-//! reads are not counted here. What may come on top is a page of this program that the system reads from the disk, so the
-//! log has several tries at zero; and the naive log has to show its reads in each, so that the zero means something.
+//! Only one test, because `/proc/self/io` counts the whole process. Reads by other processes are not counted. But the kernel may have to
+//! read a page of this program from the disk, so the log gets several tries at zero. The naive log must show its reads in each try, or the
+//! zero would mean nothing.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
@@ -21,7 +21,7 @@ fn options(fill: Fill) -> LogOptions {
     LogOptions { files: 2, file_size, group_max, fill, recycle: Recycle::Oldest, ..LogOptions::default() }
 }
 
-/// Bytes that the system has fetched from a device for this process; `None` where it does not count.
+/// Bytes that the kernel has read from a device for this process; `None` if it does not count them.
 fn bytes_read() -> Option<u64> {
     let counters = fs::read_to_string("/proc/self/io").ok()?;
     let line = counters.lines().find_map(|line| line.strip_prefix("read_bytes: "))?;
@@ -36,7 +36,7 @@ fn make_cold(dir: &Path) {
     }
 }
 
-/// The bytes that commits of one log block each make the system read, in files written before and not in the page cache.
+/// The bytes that the kernel reads for commits of one log block each, in previously written files outside the page cache.
 fn bytes_read_by_commits(fill: Fill) -> u64 {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let options = options(fill);
@@ -50,7 +50,7 @@ fn bytes_read_by_commits(fill: Fill) -> u64 {
     bytes_read().unwrap() - before
 }
 
-/// Whether reads show here at all: not on a file system in memory, and not where the kernel does not count.
+/// Whether reads are visible here: not on a file system in memory, and not without kernel counters.
 fn reads_are_counted() -> bool {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     drop(LogFiles::create(dir.path(), &options(Fill::Nothing)).unwrap());
@@ -62,7 +62,7 @@ fn reads_are_counted() -> bool {
 
 #[test]
 fn commits_into_recycled_space_that_is_not_cached_read_nothing() {
-    // Wherever reads are counted or not: the first write to each block of the file system is that whole block.
+    // Without counters too: the first write to each file system block covers the whole block.
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let log = LogWriter::create(dir.path(), &options(Fill::FirstTouch)).unwrap();
     for commit in 0..COMMITS {

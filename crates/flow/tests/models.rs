@@ -1,10 +1,9 @@
-//! What threads share, in every order of their steps that the memory model of C++ allows: weaker than any processor, so that what holds
-//! here holds on x86-64 and on AArch64.
+//! Shared state in every interleaving that the C++ memory model allows. It is weaker than any processor, so what holds here holds on x86-64
+//! and AArch64.
 //!
-//! The sources are those of the library, compiled a second time with `loom`'s atomics, locks and threads in the place of the system's
-//! (`sync` below instead of `src/sync.rs`). What the leader of a log writes is memory that nothing orders but the handshake, so a caller that
-//! returns without the write behind it finds an old value in one of the orders. A caller that nobody wakes is a deadlock, which `loom`
-//! reports.
+//! The library's sources are compiled a second time with `loom`'s atomics, locks and threads instead of the system's (`sync` below instead
+//! of `src/sync.rs`). The log's leader writes memory that only the handshake orders, so a caller that returns too early sees an old value
+//! in one of the interleavings. A caller that is never woken is a deadlock, which `loom` reports.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
@@ -15,7 +14,7 @@ mod handshake;
 #[path = "../src/tickets.rs"]
 mod tickets;
 
-/// In the place of `src/sync.rs`.
+/// Instead of `src/sync.rs`.
 mod sync {
     use std::sync::atomic::Ordering;
     use std::time::Duration;
@@ -25,7 +24,7 @@ mod sync {
     pub(crate) use loom::sync::{Mutex, MutexGuard};
     pub(crate) use loom::thread::yield_now;
 
-    /// Padding changes nothing but time.
+    /// Padding affects only speed.
     #[derive(Debug)]
     pub(crate) struct Padded<T>(T);
 
@@ -43,7 +42,7 @@ mod sync {
         }
     }
 
-    /// No time passes: a leader waits for nobody, which only takes away orders in which it does.
+    /// No time passes here: the leader never waits for more callers, which only removes interleavings.
     pub(crate) struct Instant;
 
     impl Instant {
@@ -57,7 +56,7 @@ mod sync {
         }
     }
 
-    /// A word with the kernel's list of its sleepers.
+    /// A futex word and the kernel's list of its sleepers.
     #[derive(Debug)]
     pub(crate) struct AtomicU32 {
         word: loom::sync::atomic::AtomicU32,
@@ -79,8 +78,8 @@ mod sync {
         }
     }
 
-    /// Compares first without the list's lock, so that a caller can find the word changed without anything else made visible to it: the
-    /// system does not promise more.
+    /// Compares first without the list's lock, so that a caller can see the word changed without any other write becoming visible: the
+    /// system promises no more.
     pub(crate) fn wait(word: &AtomicU32, value: u32) {
         if word.load(Ordering::Relaxed) != value {
             return;
@@ -111,11 +110,10 @@ use loom::thread;
 
 use handshake::{Handshake, Work};
 
-/// Switches of threads that were not waiting, in one run of a model. Errors need few: each of those that were planted to try the models
-/// shows with 2.
+/// Preemptions of running threads per execution of a model. Errors need few: each of the errors planted to test the models shows up with 2.
 const SWITCHES: usize = 3;
 
-/// Runs a model in all orders with at most `switches` switches of threads that were not waiting, and says how many there were.
+/// Runs a model in all interleavings with at most `switches` preemptions. Prints and returns how many there were.
 fn all_orders(switches: usize, model: impl Fn() + Sync + Send + 'static) -> u64 {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(switches);
@@ -129,7 +127,7 @@ fn all_orders(switches: usize, model: impl Fn() + Sync + Send + 'static) -> u64 
     orders.load(Relaxed)
 }
 
-/// A log of records that are only numbered. Record `n` ends at position `n + 1`.
+/// A log of numbered records. Record `n` ends at position `n + 1`.
 struct Log {
     /// Whether each record was written.
     medium: Vec<AtomicBool>,
@@ -174,7 +172,7 @@ impl Work for Log {
     }
 }
 
-/// A log of at most so many records, of which groups that end after `fails_from` fail.
+/// A log of at most this many records, in which groups that end after `fails_from` fail.
 fn log(records: usize, fails_from: u64) -> Arc<Handshake<Log>> {
     let medium = (0..records).map(|_| AtomicBool::new(false)).collect();
     Arc::new(Handshake::new(Log { medium, fails_from }, (0, 0), (0, 0), 0))
@@ -195,7 +193,7 @@ fn submit(log: &Handshake<Log>, group_max: u64) -> Result<u64, Failed> {
     }
 }
 
-/// Adds a record, waits, and looks whether it is there.
+/// Adds a record, waits, and verifies that it was written.
 fn append(log: &Handshake<Log>, group_max: u64) -> Result<(), Failed> {
     let end = submit(log, group_max)?;
     log.wait_in(log.lock(), end)?;

@@ -1,4 +1,4 @@
-//! What the processor, or the emulator in its place, has and lacks.
+//! Features of the processor, or of the emulator in its place.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
@@ -8,7 +8,7 @@ use crossbeam_utils::CachePadded;
 use innokit_flow::{Engine, IoMode, ReadOptions, WorkerCounters};
 use support::{Files, options, read};
 
-/// Both families fetch lines of 64 bytes in pairs, or have lines of 128.
+/// Both families prefetch lines of 64 bytes in pairs, or have lines of 128.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[test]
 fn counters_of_two_workers_are_128_bytes_apart() {
@@ -16,7 +16,7 @@ fn counters_of_two_workers_are_128_bytes_apart() {
     assert_eq!(align_of::<CachePadded<std::sync::atomic::AtomicU64>>(), 128);
 }
 
-/// Emulators of user programs have no `io_uring`; `scripts/test-arm.sh` says that there is one.
+/// User-mode emulators have no `io_uring`; `scripts/test-arm.sh` says when there is one.
 #[test]
 fn without_io_uring_threads_read_the_same_bytes_and_a_note_says_so() {
     let files = Files::new(&[300 << 10, 77]);

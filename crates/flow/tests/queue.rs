@@ -1,4 +1,4 @@
-//! Every engine of the I/O queue: what it writes and syncs is what is read, and a failure is its request's alone.
+//! Every engine of the I/O queue: it reads back what it wrote and synced, and a failure affects only its own request.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
@@ -19,7 +19,7 @@ const DEPTH: u16 = 4;
 struct Bench {
     engine: Box<dyn OpenQueue>,
     handle: FileHandle,
-    /// For engines that ask the system.
+    /// For engines that use the system.
     on_disk: Option<(tempfile::TempDir, File)>,
 }
 
@@ -129,7 +129,7 @@ fn a_write_to_the_middle_of_a_buffer_takes_those_bytes_and_grows_the_file() {
 #[test]
 fn what_cannot_be_done_fails_by_itself() {
     for mut bench in benches().into_iter().filter(|bench| bench.on_disk.is_some()) {
-        // A file that is only open for reading.
+        // A file open only for reading.
         bench.handle = FileHandle::of_file(File::open("/dev/null").unwrap(), false);
         let mut pool = BufferPool::new(2, SIZE).unwrap();
         let mut queue = bench.engine.open(2, pool.free()).unwrap();

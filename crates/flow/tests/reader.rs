@@ -1,4 +1,4 @@
-//! The reader on real files: every byte once, from where it is fastest, whatever the files do meanwhile.
+//! The reader on real files: every byte once, by the fastest path, whatever happens to the files meanwhile.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
@@ -14,7 +14,7 @@ const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 const MODES: [IoMode; 3] = [IoMode::Auto, IoMode::Direct, IoMode::Buffered];
 
-/// Whether `io_uring` works where the tests run; containers often forbid it.
+/// Whether `io_uring` works here. Containers often forbid it.
 fn engines() -> Vec<Engine> {
     let files = FileSet::new([]);
     let cursor = Cursor::sweep(&files, BLOCK_ALIGN);

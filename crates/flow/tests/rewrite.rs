@@ -1,5 +1,5 @@
-//! Blocks that are rewritten on a device that loses power at any write or sync: none is half written once the shadow was replayed, and
-//! a second run ends in the same bytes.
+//! Rewrites blocks on a device that loses power at any write or sync: after replay of the shadow no block is torn, and a second run gives
+//! the same bytes.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -29,7 +29,7 @@ fn target(file: FileId) -> RewriteTarget {
     RewriteTarget { file, handle: FileHandle::of_engine(), name: format!("file {}", file.0).into_bytes() }
 }
 
-/// A few blocks at a time, and a shadow that is soon full.
+/// A few blocks at a time, and a shadow that fills quickly.
 fn options(tag: u64) -> RewriteOptions {
     let stretch_max = 4 * BLOCK as u32;
     RewriteOptions { memory: 4 * 4 * BLOCK, stretch_max, depth: 5, workers: 0, overlap: true, shadow_max: 16384, tag }
@@ -47,7 +47,7 @@ fn device(seed: u64) -> SimDevice {
     device
 }
 
-/// A block's first byte tells which round changed it last: none.
+/// A block's first byte is the last round that changed it. Sets it to "none".
 fn unversioned(device: &SimDevice, file: u32, number: u64) {
     device.write_at(FileId(file), number * BLOCK as u64, &[0]).unwrap();
     device.sync(FileId(file)).unwrap();
@@ -57,12 +57,12 @@ fn resolve(name: &[u8]) -> Option<RewriteTarget> {
     (0..FILES).map(|file| target(FileId(file))).find(|target| target.name == name)
 }
 
-/// The second round initializes every fifth block, which has no owner before that.
+/// The second round initialises every fifth block, which belongs to nothing before that.
 fn is_made(file: u32, number: u64) -> bool {
     (u64::from(file) + number).is_multiple_of(5)
 }
 
-/// The blocks that a round changes: about half of them.
+/// The blocks that a round changes, about half of all.
 fn changed(seed: u64, round: u8) -> Vec<(u32, u64)> {
     let all = (0..FILES).flat_map(|file| (0..BLOCKS).map(move |number| (file, number)));
     let bits = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(u32::from(round) * 13);
@@ -74,7 +74,7 @@ fn changed(seed: u64, round: u8) -> Vec<(u32, u64)> {
     all.enumerate().filter(of_round).map(|(_, block)| block).collect()
 }
 
-/// What a round does to a block that it has not changed yet: like redo, it can be repeated.
+/// A round's change to a block. Like redo, it is idempotent.
 fn apply(block: &mut [u8], round: u8) {
     if block[0] < round {
         let step = 40 + 31 * usize::from(round);
@@ -151,7 +151,7 @@ fn rewriter(device: &SimDevice, options: RewriteOptions) -> Rewriter {
     rewriter
 }
 
-/// Ends what was interrupted, and runs all rounds.
+/// Completes what was interrupted, then runs all rounds.
 fn run(device: &SimDevice, seed: u64) -> Result<(), RunError<&'static str>> {
     replay(device, &target(SHADOW), 1, resolve)?;
     let mut rewriter = rewriter(device, options(1));
@@ -166,7 +166,7 @@ fn contents(device: &SimDevice) -> Vec<Vec<u8>> {
     (0..FILES).map(|file| device.contents(FileId(file))).collect()
 }
 
-/// What blocks may hold that are read: one round after the other.
+/// The contents that read blocks may have, in round order.
 fn versions(seed: u64) -> BTreeMap<(u32, u64), Vec<Vec<u8>>> {
     let fresh = contents(&device(seed));
     let mut versions = BTreeMap::new();
@@ -234,7 +234,7 @@ fn a_replay_that_is_itself_cut_off_is_done_again() {
         let mut left = before.reopen(seed);
         for crash in 1..=8 {
             left.crash_at(crash);
-            // It may be done before the crash comes.
+            // It may complete before the crash.
             drop(replay(&left, &target(SHADOW), 1, resolve));
             left = left.reopen(seed + crash);
         }
@@ -261,7 +261,7 @@ fn any_number_of_workers_and_any_memory_make_the_same_bytes() {
     }
 }
 
-/// A device whose shadow was left with a batch by a crash, of blocks of which none was written in place.
+/// A device on which a crash left a batch in the shadow, with none of its blocks written in place.
 fn interrupted() -> (SimDevice, Round) {
     let device = device(9);
     (0..FILES).for_each(|file| device.fail(Operation::Write, FileId(file), 0..u64::MAX));
@@ -297,7 +297,7 @@ fn blocks_of_a_file_that_is_gone_are_passed_over() {
 #[test]
 fn a_damaged_batch_is_not_replayed() {
     let (device, _) = interrupted();
-    // Behind the batch that opens the chain.
+    // After the batch that opens the chain.
     device.rot(SHADOW, 4096 + 64 + 40, 1);
     assert_eq!(replay(&device, &target(SHADOW), 1, resolve).unwrap(), Replayed::Nothing);
 }
@@ -321,7 +321,7 @@ fn after_a_failure_nothing_more_is_written() {
             assert!(matches!(latched, RunError::Rewrite(RewriteError::Latched)));
             assert!(matches!(rewriter.finish(), Err(RewriteError::Latched)));
             assert_eq!(device.operations(), operations);
-            // What a failed write leaves is undefined.
+            // The content after a failed write is undefined.
             let is_undefined = (fails, file) == (Operation::Write, FileId(1));
             assert!(is_undefined || contents(&device) == before, "{fails:?} {file:?}: no shadow, no block");
         }
@@ -370,14 +370,14 @@ fn each_stretch_is_read_and_written_once_and_each_file_synced_twice() {
     let counts = device.counts();
     let asked: u64 = stretches.iter().map(|stretch| u64::from(stretch.len)).sum();
     assert_eq!(counts.bytes_read - before.bytes_read, asked, "every byte once");
-    // Each file before the first write and at the end; the shadow when it is opened, for its batch, and when it is emptied.
+    // Syncs: each file before the first write and at the end; the shadow when it is opened, for its batch, and when it is emptied.
     assert_eq!(counts.syncs - before.syncs, 3 + 1 + 1 + 3 + 1);
     let written = counts.bytes_written - before.bytes_written;
     let (in_place, chains) = (6 * BLOCK as u64, 2 * 4096);
     assert!(written <= 2 * in_place + chains - 4096, "{written}: of the blocks less than they have, and padding");
 }
 
-/// Parts of the device's files, read before: file, offset and length, each in blocks.
+/// Ranges of the device's files to keep in memory: file, offset and length, each in blocks.
 fn prefetched(device: &SimDevice, parts: &[(u32, u64, u64)], memory: usize) -> Vec<innokit_flow::rewrite::Prefetched> {
     let mut prefetch = Prefetch::new(device, memory, 4 * BLOCK as u32, 2).unwrap();
     for &(file, offset, len) in parts {
@@ -402,7 +402,7 @@ fn what_was_read_before_is_not_read_again_and_the_bytes_are_the_same() {
         rewriter.finish().unwrap();
         device.counts().bytes_read - before
     };
-    // Without short reads: a part that is not read whole is not kept.
+    // Without short reads: a range that is not read completely is not kept.
     let device = || {
         let (as_ever, whole) = (device(2), SimDevice::new(SimOptions { seed: 2, ..SimOptions::default() }));
         for bytes in contents(&as_ever) {
@@ -414,7 +414,7 @@ fn what_was_read_before_is_not_read_again_and_the_bytes_are_the_same() {
     let (plain, ahead) = (device(), device());
     let all: u64 = round.stretches().iter().map(|stretch| u64::from(stretch.len)).sum();
     assert_eq!(run(&plain, &[]), all);
-    // The first stretch of file 0 and that of file 1 are held; of file 2 only blocks that nothing changes.
+    // The first ranges of files 0 and 1 are kept; of file 2 only blocks that nothing changes.
     let left = run(&ahead, &[(0, 0, 4), (1, 2, 4), (2, 6, 2)]);
     let held = round
         .stretches()

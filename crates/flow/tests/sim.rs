@@ -1,4 +1,4 @@
-//! The simulated device, as a test that stands on it sees it.
+//! The simulated device as tests see it.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
@@ -25,7 +25,7 @@ fn request(operation: Operation, token: u64, buffer: Buffer) -> Request {
     Request { token, operation, file: FileId(0), handle, offset, start: 0, len, buffer }
 }
 
-/// Submits writes of whole blocks, and returns the tokens in the order in which they were done.
+/// Submits writes of whole blocks. Returns the tokens in order of completion.
 fn write_blocks(queue: &mut dyn Queue, pool: &mut BufferPool, count: u64) -> Vec<Completion> {
     for block in 0..count {
         let mut buffer = pool.take().unwrap();

@@ -1,4 +1,4 @@
-//! Which pages the space header, the extent descriptors and the segment inodes say are in use.
+//! Which pages are in use according to the space header, the extent descriptors and the segment inodes.
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests fail tests")]
 
 mod common;

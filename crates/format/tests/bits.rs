@@ -1,4 +1,4 @@
-//! No flipped bit gets past the checksums: every bit of small pages, random bits of all sizes and random content.
+//! No flipped bit passes the checksums: every bit of small pages, and random bits of all page sizes with random content.
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests fail tests")]
 
 mod common;

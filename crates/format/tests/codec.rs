@@ -1,4 +1,4 @@
-//! Opening pages: what the notes on the formats and the servers say comes out, and nothing else ever does.
+//! Opening pages gives what the format notes and the servers say, and never anything else.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests fail tests")]
 
 #[path = "codec/build.rs"]
@@ -45,7 +45,7 @@ fn mariadb<'k>(layout: MariaDbLayout, keys: &'k SpaceKeys) -> Context<'k> {
     Context::MariaDb { layout, encrypted: true, keys: Some(keys) }
 }
 
-/// Both pages have the same bytes, but for those that the page inside does not know of. (Pages are too long to be shown.)
+/// Asserts that both pages have the same bytes, except for those that the inner page does not have. (Pages are too long to print.)
 #[track_caller]
 fn assert_same(opened: &[u8], original: &[u8], except: std::ops::Range<usize>) {
     assert_eq!(opened.len(), original.len());
@@ -227,7 +227,7 @@ proptest! {
         let opened = open_page(&page, ID, &mariadb(layout, &keys), &mut scratch).unwrap();
         prop_assert_eq!((opened.decrypted, opened.inflated), (cipher.is_some(), compression));
         if full {
-            // The trailer is another one, and no checksum of the page inside survives.
+            // The trailer is different, and the inner page's checksums are gone.
             assert_same(&opened.page[4..size - 8], &original[4..size - 8], 0..0);
             prop_assert_eq!(&opened.page[size - 8..size - 4], &original[20..24]);
         } else {
@@ -243,7 +243,7 @@ proptest! {
         let keys = space_keys(&KEY);
         let mut scratch = Scratch::new();
         let opened = open_page(&page, ID, &mariadb(MariaDbLayout::Zip, &keys), &mut scratch).unwrap();
-        // The checksum in the header is part of what the builder changed.
+        // The builder changed the checksum in the header too.
         assert_same(cut(opened.page), cut(&original), 26..34);
 
         let key = tablespace_key();

@@ -1,4 +1,4 @@
-//! The byte maps in `docs/` and the constants of the code say the same.
+//! The byte maps in `docs/` agree with the constants in the code.
 
 mod byte_maps;
 

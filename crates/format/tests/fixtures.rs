@@ -1,4 +1,4 @@
-//! Pages of real servers: every one is sound as it is, and no single bit of what its checksum covers can change unnoticed.
+//! Pages of real servers: every one is intact, and no single bit that its checksum covers can change unnoticed.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::path::Path;
@@ -16,10 +16,10 @@ struct Sample {
     bytes: Vec<u8>,
 }
 
-/// Up to this many pages of each file: the first ones hold every kind of page that small tables have.
+/// Up to this many pages of each file: the first ones include every kind of page that small tables have.
 const PAGES_OF_A_FILE: usize = 24;
 
-/// The pages of all sound fixtures, but for zero pages.
+/// The pages of all intact fixtures, except zero pages.
 static SAMPLES: LazyLock<Vec<Sample>> = LazyLock::new(|| {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
     ["mysql-9.7", "mariadb-10.11"].iter().flat_map(|folder| folder_samples(&fixtures.join(folder))).collect()
@@ -50,14 +50,14 @@ fn file_samples(path: &Path) -> Vec<Sample> {
     samples.collect()
 }
 
-/// The bytes that a page's checksum covers, or that are compared with something else (LSN halves, number, space id), and the
-/// checksum fields themselves. `none` covers nothing: there the fields are all that is known.
+/// The bytes that a page's checksum covers or that are compared with something else (LSN halves, page number, space id), and the checksum
+/// fields themselves. `none` covers nothing, so only those fields count.
 fn guarded(sample: &Sample) -> Vec<usize> {
     let n = sample.bytes.len();
     let ranges: &[std::ops::Range<usize>] = match (sample.format.scheme(), sample.algorithm) {
         (Scheme::FullCrc32, _) => return (0..n).collect(),
         (Scheme::Zip, Algorithm::None) => &[0..8, 34..38],
-        // The LSN and what follows the type are outside every checksum of a compressed page.
+        // No checksum of a compressed page covers the LSN and the field after the type.
         (Scheme::Zip, _) => &[0..16, 24..26, 34..n],
         (Scheme::Classic, Algorithm::None) => &[0..8, 20..24, 34..38, n - 8..n],
         (Scheme::Classic, _) => &[0..26, 34..n],
@@ -102,8 +102,8 @@ proptest! {
     fn a_sound_page_in_another_place_is_named_as_misplaced(which in any::<prop::sample::Index>(), by in 1..1000_u32) {
         let sample = which.get(&SAMPLES);
         let elsewhere = PageId { space: sample.id.space, page_no: PageNo(sample.id.page_no.0 + by) };
-        // The doublewrite area is the one place where other pages belong, and page 0 of space 0 is what MySQL takes for a page
-        // that was never initialised.
+        // The doublewrite area is the one place for copies of other pages, and MySQL takes page 0 of space 0 for a page that was never
+        // initialised.
         prop_assume!(!sample.format.is_doublewrite_slot(elsewhere) && sample.id.space.0 != 0);
         match verify_page(&sample.bytes, elsewhere, &sample.format) {
             Verdict::Corrupt(corruption) => prop_assert_eq!(corruption.reason(), "misplaced_page"),

@@ -1,4 +1,4 @@
-//! Index pages of real servers: sound as they are, and each rule broken on purpose is found and named.
+//! Index pages of real servers: intact ones pass, and each rule broken on purpose is found and named.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod broken_pages;
@@ -61,7 +61,7 @@ fn ten_thousand_damaged_pages_end_in_findings_or_in_none() {
     let mut found = 0;
     for _ in 0..10_000 {
         let mut broken = samples[next(samples.len())].clone();
-        // Mostly where structure is: the header, the first records, the directory.
+        // Mostly in the structure: the header, the first records, the directory.
         let regions = [(38, 200), (38, 2000), (broken.bytes.len() - 200, 200), (0, broken.bytes.len())];
         for _ in 0..=next(4) {
             let (start, len) = regions[next(4)];

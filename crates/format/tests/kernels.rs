@@ -1,4 +1,4 @@
-//! The inner loops: whatever path the processor takes, the answer is that of the plainest one.
+//! The inner loops: every path that a processor may take gives the same result as the plainest one.
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests fail tests")]
 
 mod common;
@@ -9,7 +9,7 @@ use innokit_format::page::checksum::{self, PAGES_MAX, innodb_new, innodb_new_man
 use innokit_format::{Algorithm, Family, Lsn, PageId, PageNo, PageRun, SpaceFormat, SpaceId, seal_page, verify_page};
 use proptest::prelude::*;
 
-/// Bytes without a pattern that a vector could hide behind.
+/// Bytes without a pattern that could hide errors of vector code.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed | 1;
     let next = |state: &mut u64| {
@@ -46,7 +46,7 @@ fn format_of(kind: u8, size: usize) -> SpaceFormat {
     }
 }
 
-/// `count` pages: sealed in one way or another, empty, or damaged.
+/// `count` pages: with various checksums, empty, or damaged.
 fn pages(format: &SpaceFormat, count: u32, seed: u64) -> Vec<u8> {
     let size = format.physical().bytes();
     let mut bytes = noise(seed, size * count as usize);
@@ -62,7 +62,7 @@ fn pages(format: &SpaceFormat, count: u32, seed: u64) -> Vec<u8> {
         page[34..38].copy_from_slice(&format.space().0.to_be_bytes());
         let algorithm =
             [Algorithm::Innodb, Algorithm::Crc32, Algorithm::FullCrc32, Algorithm::Innodb][usize::from(kind % 4)];
-        // What the format does not have stays noise.
+        // Fields that the format lacks stay random.
         if seal_page(page, Lsn(0x12_3456_7890), algorithm, format).is_ok() && kind == 4 {
             page[size / 2] ^= 4;
         }
@@ -94,7 +94,7 @@ proptest! {
         let bytes = &bytes[..bytes.len() - cut.min(bytes.len())];
         let run = PageRun::new(bytes, &format);
         prop_assert_eq!(run.pages().count(), bytes.len() / size);
-        // In both directions: what a neighbour left behind must not show.
+        // In both orders: a neighbour must leave no state behind.
         let (there, back) = (0..run.pages().count(), (0..run.pages().count()).rev());
         for index in there.chain(back) {
             let id = PageId { space: format.space(), page_no: PageNo(u32::try_from(index).expect("few")) };

@@ -1,4 +1,4 @@
-//! A page must lie where it says that it belongs.
+//! A page must be at the place that its header states.
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests fail tests")]
 
 mod common;

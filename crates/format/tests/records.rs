@@ -1,4 +1,4 @@
-//! Records of real servers, byte for byte: where their fields lie, in every shape and after every kind of instant ALTER.
+//! Records of real servers, byte for byte: where their fields are, in every format and after every kind of instant ALTER.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -21,7 +21,7 @@ fn page(header: &str, data: &str) -> Vec<u8> {
     page
 }
 
-/// The fields as hexadecimal text, `NULL`, or `-` where the record does not have them.
+/// The fields as hexadecimal text, `NULL`, or `-` if the record lacks the field.
 fn texts(page: &[u8], fields: &RecordFields) -> Vec<String> {
     let bytes = |number| fields.bytes(page, number).unwrap().iter().map(|byte| format!("{byte:02x}")).collect();
     let slots = fields.slots().iter().enumerate();

@@ -141,7 +141,7 @@ fn a_frm_that_is_cut_or_bent_is_no_panic() {
         for byte in [0, 1, 0x7F, 0x80, 0xFF] {
             let mut bent = sound.clone();
             bent[at] = byte;
-            // Whatever comes out: it was bounded, and nothing broke.
+            // Any result is fine, as long as it is bounded and nothing panics.
             if let Ok(table) = from_frm(&bent, byte & 1 == 0) {
                 assert!(create_table(&table).starts_with("CREATE TABLE"));
             }
@@ -155,7 +155,7 @@ fn the_fields_of_the_dictionary_information() {
     assert_eq!((index.fields.len(), index.layout.key_fields(), index.layout.trx_id()), (7, 2, Some(2)));
 }
 
-/// How to compare, two values, and their order.
+/// Collation, two values, and their order.
 type Case<'v> = (KeyOrder, &'v [u8], &'v [u8], Option<Ordering>);
 
 #[test]

@@ -1,4 +1,4 @@
-//! What page 0 says about a tablespace, and what can be made of files without one.
+//! What page 0 says about a tablespace, and what can be found out about files without one.
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests fail tests")]
 
 mod common;
@@ -10,7 +10,7 @@ use innokit_format::{
     Algorithm, Encryption, Family, NotTablespace, PageId, PageNo, PageSize, Scheme, SpaceFormat, SpaceId, seal_page,
 };
 
-/// Page 0 reduced to what decides the format. `marker` is what lies where other pages name their neighbours.
+/// Page 0 with only the fields that decide the format. `marker` is in the place of other pages' neighbour links.
 fn head(flags: u32, marker: (u32, u32)) -> Vec<u8> {
     let mut head = vec![0; 65_536];
     put_u32(&mut head, 8, marker.0);
@@ -118,7 +118,7 @@ fn flags_that_no_server_writes_are_refused() {
 
 #[test]
 fn flags_of_mariadb_10_1_have_the_page_size_elsewhere() {
-    // page_compressed, level 6, 16 KiB: as a later word it would be a page size that does not exist.
+    // page_compressed, level 6, 16 KiB. Read as later flags, the page size would not exist.
     let format = decided(0x21 | 1 << 6 | 6 << 7, MYSQL_5);
     assert_eq!(
         (format.family(), format.physical(), format.is_page_compressed()),
@@ -211,7 +211,7 @@ fn the_space_header_is_read_as_it_stands() {
     assert!(SpaceHeader::parse(&page[..150]).is_ok());
 }
 
-/// The pages from `first` on of a tablespace, every third of them zero.
+/// The pages of a tablespace from `first` on, every third of them zero.
 fn file(format: &SpaceFormat, algorithm: Algorithm, first: u32, pages: u32) -> Vec<u8> {
     let page = |page_no| match page_no % 3 {
         2 => vec![0; format.physical().bytes()],

@@ -23,10 +23,10 @@ fn mariadb() -> SpaceFormat {
     classic(Family::MariaDb, N as u32)
 }
 
-/// What to put into a checksum field, computed from the page.
+/// The content of a checksum field, computed from the page.
 type Field = fn(&[u8]) -> u32;
 
-/// A page whose two checksum fields are chosen from its own values.
+/// A page with two checksum fields chosen from its own checksums.
 fn with_fields(format: &SpaceFormat, header: Field, trailer: Field) -> Verdict {
     let mut page = sealed(format, HERE, Algorithm::Crc32);
     let header = header(&page);
@@ -251,7 +251,7 @@ fn mariadb_temporary_pages_are_verified() {
     assert_eq!(reason(&page, &temporary), "checksum_mismatch");
 }
 
-/// A page as MySQL encrypts it: the type and the original type, a body and a trailer of what might be ciphertext.
+/// A page encrypted by MySQL: type and original type, with random bytes as body and trailer.
 fn mysql_encrypted(format: &SpaceFormat, original: u16) -> Vec<u8> {
     let mut page = sealed(format, HERE, Algorithm::Crc32);
     put(&mut page, 24, &15_u16.to_be_bytes());
@@ -307,7 +307,7 @@ fn mysql_compressed_pages_with_impossible_sizes_are_damaged() {
     }
 }
 
-/// A page as MariaDB encrypts it where not full_crc32: key version and the checksum over the ciphertext.
+/// A page encrypted by MariaDB without full_crc32: key version and the checksum of the ciphertext.
 fn mariadb_encrypted(format: &SpaceFormat) -> Vec<u8> {
     let mut page = sealed(format, HERE, Algorithm::Crc32);
     put_u32(&mut page, 26, 1);

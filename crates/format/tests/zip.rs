@@ -1,4 +1,4 @@
-//! Compressed pages, unpacked: one worked by hand, and pages cut and bent in every place.
+//! Decompressing pages of compressed tables: a handmade one, and pages cut off or changed at every place.
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -14,7 +14,7 @@ fn format() -> SpaceFormat {
     zip(Family::MySql, 16384, 1024)
 }
 
-/// `id int primary key, a varchar(20), b text`: five records, all of them in the log; the third in the chain is deleted.
+/// `id int primary key, a varchar(20), b text`: five records, all of them in the modification log; the third in the chain is deleted.
 fn packed() -> Vec<u8> {
     let mut page = vec![0; 1024];
     put_u32(&mut page, 4, 4);
@@ -82,7 +82,7 @@ fn every_bent_byte_ends_in_a_page_or_in_damage() {
             damaged += u32::from(unpacker.unpack(&page, &format(), &mut out).is_err());
         }
     }
-    // The header, the stream, the log's structure and the directory: not the values in log and trailer, nor the unused bytes.
+    // The header, the stream, the log's structure and the directory, but not the values in log and trailer, nor the unused bytes.
     assert!((100..1500).contains(&damaged), "{damaged}");
 }
 

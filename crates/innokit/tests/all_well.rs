@@ -1,5 +1,5 @@
-//! "All well" means all well: what a server refuses is never passed, and what it opens is never called damaged, in files whose checksums
-//! are all right, beside servers that run, and where there is nothing to look at.
+//! "All well" must mean all well. Files that a server refuses never pass, and files that it opens are never called damaged: with correct
+//! checksums throughout, next to running servers, and with nothing to check.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -15,7 +15,7 @@ const MYSQL: &str = "mysql-9.7/dynamic-16k.ibd";
 const MARIADB: &str = "mariadb-10.11/dynamic-16k.ibd";
 const PAGE: usize = 16384;
 
-/// Changes a page of a tablespace and gives it a right checksum.
+/// Changes a page of a tablespace and recomputes its checksum.
 fn edit(bytes: &mut [u8], page: usize, change: impl FnOnce(&mut [u8])) {
     let format = SpaceFormat::from_page0(bytes).expect("a tablespace");
     edit_as(&format, bytes, page, change);
@@ -49,7 +49,7 @@ fn noise(len: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(len).collect()
 }
 
-/// A datadir whose redo log still has work to do, and nothing else.
+/// A datadir with nothing but a redo log that still has to be applied.
 fn dir_with_pending_log() -> Dir {
     let dir = Dir::new();
     let log = std::fs::read(all_datadirs().join("mariadb-16k-crashed/ib_logfile0")).expect("a log");
@@ -58,7 +58,7 @@ fn dir_with_pending_log() -> Dir {
     dir
 }
 
-/// Severity and reason of the findings about `name`.
+/// Severity and reason of each finding about `name`.
 fn about<'d>(document: &'d Value, name: &str) -> Vec<(&'d str, &'d str)> {
     let findings = document["findings"].as_array().expect("findings").iter();
     findings
@@ -71,7 +71,7 @@ fn about<'d>(document: &'d Value, name: &str) -> Vec<(&'d str, &'d str)> {
 fn every_broken_fixture_is_as_broken_beside_a_server() {
     let entries = manifest("broken");
     assert!(entries.len() >= 20, "{} broken fixtures", entries.len());
-    // They wait most of the time: a second for each page that is not what it should be.
+    // The runs mostly wait, a second for each page that looks wrong, so run them in parallel.
     for some in entries.chunks(6) {
         std::thread::scope(|scope| {
             for entry in some {
@@ -115,7 +115,7 @@ fn files_that_a_server_has_not_flushed_yet_are_counted_and_not_called_well() {
     assert_eq!(total(&check_json(dir.path(), &["--live"]).0, "pages"), pages as u64, "only those of the sound one");
 }
 
-/// The flags that a server minds, by what MySQL 9.7 and MariaDB 10.11 and 11.8 did with a table whose flag was flipped (`header_fields`).
+/// The flags that a server rejects when flipped, as seen with MySQL 9.7 and MariaDB 10.11 and 11.8 (`header_fields`).
 #[test]
 fn a_flipped_flag_is_found_and_switches_no_rule_off() {
     for (name, harmless) in [(MYSQL, &[14][..]), (MARIADB, &[5, 6, 7])] {
@@ -154,7 +154,7 @@ fn any_unknown_flag_of_a_system_tablespace_is_found() {
         let sound = std::fs::read(all_datadirs().join(datadir).join("ibdata1")).expect("a file");
         assert_eq!(check_json(&dir.file("ibdata1", &sound), &[]).1, 0, "{datadir}");
         let format = SpaceFormat::from_page0(&sound).expect("a tablespace");
-        // MariaDB reads bit 17 as one of its version 10.1, and takes it away.
+        // MariaDB takes bit 17 for a flag of version 10.1, and clears it.
         for bit in 18..32 {
             let mut bytes = sound.clone();
             edit_as(&format, &mut bytes, 0, |page| put(page, 54, get(page, 54) ^ 1 << bit));
@@ -225,7 +225,7 @@ fn an_old_page_beyond_the_end_is_a_note() {
     assert_eq!((total(&document, "damage"), total(&document, "corrupt")), (0, 0), "{document:#}");
 }
 
-/// A table of the datadir `name` with a page from the future, beside that datadir's log.
+/// A table of the datadir `name` with a page LSN past the end of the log, and that log.
 fn with_future_page(name: &str, table: &str) -> Dir {
     let (dir, datadir) = (Dir::new(), all_datadirs().join(name));
     let redo = datadir.join("#innodb_redo");
@@ -251,7 +251,7 @@ fn a_page_newer_than_the_log_is_damage_where_the_log_is_whole() {
         let (document, status) = check_json(dir.path(), &[]);
         assert_eq!(about(&document, "future.ibd"), [("damage", "newer_than_log")], "{name}: {document:#}");
         assert_eq!((about(&document, "now.ibd"), status), (vec![], 1), "{name}");
-        // Asked for the table alone, it looks for the log itself.
+        // Given only the table, `check` finds the log by itself.
         let (alone, status) = check_json(&dir.path().join("shop/future.ibd"), &[]);
         assert_eq!((reasons(&alone), status, total(&alone, "corrupt")), (vec!["newer_than_log"], 1, 1), "{name}");
         assert_eq!(check_json(&dir.path().join("shop/now.ibd"), &[]).1, 0, "{name}");
@@ -269,7 +269,7 @@ fn where_the_log_ends_in_a_torn_write_a_newer_page_is_undecided() {
     for entry in std::fs::read_dir(dir.path().join("#innodb_redo")).expect("a folder") {
         let path = entry.expect("an entry").path();
         let mut bytes = std::fs::read(&path).expect("a file");
-        // The block behind the last that was written: half a write.
+        // The block after the last one written: half of a write.
         let Some(end) = bytes.chunks_exact(512).skip(4).position(|block| block.iter().all(|byte| *byte == 0)) else {
             continue;
         };
@@ -286,7 +286,7 @@ fn where_the_log_ends_in_a_torn_write_a_newer_page_is_undecided() {
     }
 }
 
-/// Pages by verdict come to the pages that there are, whatever was found.
+/// The counts by verdict add up to the number of pages, whatever was found.
 fn assert_counts_add_up(document: &Value) {
     let sum = |row: &Value| -> u64 {
         let of = |name: &str| row[name].as_u64().expect("a number");
@@ -304,7 +304,7 @@ fn a_zeroed_run_over_the_border_of_two_files_is_counted_in_each() {
     let read = |name: &str| std::fs::read(datadir.join(name)).expect("a file");
     let (mut first, mut second) = (read("ibdata1"), read("ibdata2"));
     let border = first.len() / 8192;
-    // The extents around the border, given to a segment and wholly in use.
+    // Assigns the extents on both sides of the border to a segment and marks all their pages as used.
     edit(&mut first, 0, |page| {
         for extent in [border / 128 - 1, border / 128] {
             let entry = &mut page[150 + 56 * extent..][..56];
@@ -359,7 +359,7 @@ fn where_nothing_is_there_nothing_is_well() {
     assert_eq!(check_json(dir.path(), &[]).1, 0);
 }
 
-/// A log of MySQL 5.7: two files, of which the log has reached the first, up to its block `blocks`.
+/// A log of MySQL 5.7 with two files. It has been written into the first, up to block `blocks`.
 fn young_log(dir: &Path, blocks: usize) {
     const SIZE: usize = 64 * 1024;
     let mut file = vec![0; SIZE];
@@ -397,7 +397,7 @@ fn a_log_file_that_the_log_has_not_come_to_is_no_alarm() {
     let (document, status) = check_json(dir.path(), &[]);
     assert_eq!((reasons(&document), status), (vec![], 0), "{document:#}");
     assert_eq!(document["totals"]["log_blocks"]["ok"], 10);
-    // A log that fills its first file goes on in the second: then the zeros are a loss.
+    // A log that fills its first file continues in the second, so zeros there are lost redo.
     young_log(dir.path(), 124);
     let (document, status) = check_json(dir.path(), &[]);
     assert_eq!((reasons(&document), status), (vec!["redo_header"], 1), "{document:#}");

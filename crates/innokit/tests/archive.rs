@@ -1,4 +1,4 @@
-//! `redo archive`, `redo verify` and `recover --redo` beside busy servers: moments of a server's life, recovered later.
+//! `redo archive`, `redo verify` and `recover --redo` with busy servers: moments in a server's life, recovered later.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod archive_lab;
@@ -90,11 +90,11 @@ fn moments_are_recovered(kind: &'static str) {
     drop(archiver);
     let caught_up = server.run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"]);
     assert_eq!(caught_up.status, 0, "{}", caught_up.errors);
-    // Wait until the second of the last mark is over.
+    // Marks have a resolution of one second: wait until the last mark's second is over.
     std::thread::sleep(Duration::from_millis(1100));
     let date = Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%S"]).output().expect("date runs");
     let time = String::from_utf8(date.stdout).expect("text").trim_end().to_owned();
-    // Definitions that change from here on are newer than the base copy's .frm files.
+    // Definitions changed from here on are newer than the .frm files of the base copy.
     server.script("sql", &[], "ALTER TABLE shop.b ADD COLUMN later INT;");
     let altered = moment(&server).0;
     server.script("sql", &[], "CREATE TABLE shop.made_later (id INT PRIMARY KEY) ENGINE=InnoDB;");
@@ -122,7 +122,7 @@ fn moments_are_recovered(kind: &'static str) {
     assert_damage_is_told(&server);
 }
 
-/// The newest segment has no end record: only the last mark tells that it held more.
+/// The newest segment has no end record: only the last mark shows that it once held more.
 fn assert_damage_is_told(server: &Server) {
     let names = fs::read_dir(server.of("redo")).expect("read").map(|entry| entry.expect("one").path());
     let newest = names.filter(|path| path.extension().is_some_and(|lsn| lsn.len() == 16)).max().expect("a segment");
@@ -170,7 +170,7 @@ fn an_encrypted_log_is_archived_without_its_key_and_recovered_with_it() {
     drop(archiver);
     server.script("stop", &[], "");
     assert_eq!(server.run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"]).status, 0);
-    // From here on the log is not encrypted, in another segment.
+    // From here on the log is unencrypted, so the archiver begins another segment.
     server.script("start", &["--innodb-encrypt-log=OFF"], "");
     server.script("stop", &[], "");
     assert_eq!(server.run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"]).status, 0);
@@ -237,7 +237,7 @@ fn an_archive_is_never_recovered_up_to_a_hole_without_a_word() {
     ends::holes_of_mysql_are_told();
 }
 
-/// `redo archive` in a shell that limits files to this many KiB, which stands in for a full disk.
+/// `redo archive` in a shell that limits file sizes to this many KiB, in place of a full disk.
 fn archive_within(dir: &Path, kib: u32, until: &str, segment: &str) -> Run {
     let mut limited = Command::new("bash");
     limited.args(["-c", &format!("trap '' XFSZ; ulimit -f {kib}; exec \"$0\" \"$@\"")]).arg(innokit().get_program());
@@ -254,7 +254,7 @@ fn a_full_disk_ends_a_run_and_costs_nothing_that_was_archived() {
     let log = folder.path().join("data/ib_logfile0");
     let whole = fs::read(common::all_datadirs().join("mariadb-16k-crashed/ib_logfile0")).expect("read");
     let file = LogFile::parse(&whole[..START_OFFSET], whole.len() as u64).expect("a log");
-    // The log as far as the server has come when the archiver first looks.
+    // The part of the log that the server has written when the archiver first reads it.
     let mut begun = whole.clone();
     let from = file.offset_of(file.checkpoint.lsn).expect("a place") as usize;
     let (len, _) =

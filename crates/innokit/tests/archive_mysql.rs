@@ -24,7 +24,7 @@ fn started(options: &[&str]) -> Server {
 /// The exact end of the log: `SHOW GLOBAL STATUS` may be a second behind.
 const LSN: &str = "SELECT JSON_EXTRACT(storage_engines, '$.InnoDB.LSN') FROM performance_schema.log_status;";
 
-/// The server's state while nothing could be committed.
+/// The server's state while commits were blocked.
 struct Moment {
     lsn: u64,
     /// The transactions executed by then.
@@ -74,7 +74,7 @@ fn six_moments(server: &Server) -> Vec<Moment> {
     let load = Load::start(server, "");
     std::thread::sleep(Duration::from_millis(700));
     let mut moments = vec![moment(server)];
-    // Tables are created, swapped, emptied, copied and dropped, on pages that the base copy does not have.
+    // Tables are created, swapped, emptied, copied and dropped, all on pages that the base copy lacks.
     server.script(
         "sql",
         &["shop"],
@@ -244,7 +244,7 @@ fn what_mysql_does_not_leave_in_its_log_is_a_gap_or_refused_and_never_wrong() {
     assert_eq!((verified.status, ranges), (1, 2), "{}", verified.text);
     assert!(assert_same_blocks(&server) > 100);
 
-    // An archiver that comes while there is no redo leaves a note for the next one.
+    // An archiver started while redo is disabled leaves a note for the next one.
     server.script("sql", &["shop"], "ALTER INSTANCE DISABLE INNODB REDO_LOG; UPDATE b SET a = a + 1;");
     let disabled = archive(&server, &[]);
     assert!(disabled.status == 2 && disabled.errors.contains("redo logging is disabled"), "{}", disabled.errors);
@@ -255,7 +255,7 @@ fn what_mysql_does_not_leave_in_its_log_is_a_gap_or_refused_and_never_wrong() {
     let verified = server.run(&["redo", "verify", "redo"]);
     assert!(verified.status == 1 && verified.text.matches("GAP  ").count() == 2, "{}", verified.text);
 
-    // An account that may not ask where the binary log is can archive all the same.
+    // An account without the privilege to ask for the binary log position can still archive.
     server.script("sql", &[], "CREATE USER nobody@localhost;");
     let socket = server.socket().display().to_string();
     let words = ["redo", "archive", "--once", "--user", "nobody", "--socket", &socket, "--to", "redo", "data"];
@@ -266,7 +266,7 @@ fn what_mysql_does_not_leave_in_its_log_is_a_gap_or_refused_and_never_wrong() {
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_crashed_datadir_of_mysql_is_recovered_alike_from_its_log_and_from_an_archive_of_it() {
-    // The LSN at which the server continues depends on the size of the last log file, and is in the first page too.
+    // The LSN at which the server continues depends on the size of the last log file, and is stored in the first page too.
     let is_other = |line: &&String| !line.contains("#innodb_redo") && !line.contains("ibdata1");
     let differing = recovered_alike("mysql-16k-crashed");
     let others: Vec<&String> = differing.iter().filter(is_other).collect();

@@ -1,5 +1,5 @@
-//! Parquet and Arrow files: what a build without them says, and what one with them does. That others read the same values from them is
-//! shown by `rows_servers.rs`.
+//! Parquet and Arrow files: what a build without the feature says, and what one with it does. `rows_servers.rs` shows that other readers
+//! get the same values from them.
 #![allow(clippy::expect_used, reason = "helpers of tests fail the test")]
 
 mod common;

@@ -1,7 +1,7 @@
-//! `innokit backup` of busy servers: what is recovered is the moment at which nothing could be committed.
+//! `innokit backup` of busy servers: recovery yields the moment at which commits were blocked.
 //!
-//! The command talks to the server through a proxy, which shows the tests each statement before the server gets it. So the tests act at a
-//! certain stage, not at a certain time.
+//! The command talks to the server through a proxy that shows the tests each statement before the server gets it. So a test acts at a given
+//! stage of the backup, not at a given time.
 #![cfg(feature = "sql")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
@@ -25,9 +25,9 @@ use redo::follow::Walk;
 use redo::mariadb::{LogFile, START_OFFSET};
 use sql_proxy::{Fate, Proxy};
 
-/// From this statement on, nothing is committed.
+/// From this statement on, commits are blocked.
 const COMMITS_BLOCKED: &str = "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS";
-/// Tables that recovery brings to the moment of the backup, and tables that are copied as they are.
+/// Tables that recovery brings to the moment of the backup, and tables that are copied while they cannot change.
 const INNODB: &str = "engine = 'InnoDB'";
 const OTHERS: &str = "engine != 'InnoDB'";
 const STAGES: [&str; 6] = [
@@ -65,7 +65,7 @@ fn definitions(server: &Server, stop: Arc<AtomicBool>) -> thread::JoinHandle<()>
     })
 }
 
-/// Takes a backup during all kinds of changes, and compares it with a snapshot of the moment when nothing was committed.
+/// Takes a backup during all kinds of changes, and compares it with a snapshot taken while commits were blocked.
 fn a_backup_is_the_moment_without_commits(kind: &'static str, in_place: bool) {
     let mut server = Server::start_in(
         tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder"),
@@ -294,7 +294,7 @@ fn whatever_is_done_to_a_backup_its_verification_tells() {
     type Attack<'a> = (&'a str, &'a dyn Fn(), &'a str);
     let manifest = done.json()["manifest"].clone();
     let lsn = |name: &str| manifest[name].as_u64().expect("an LSN");
-    // Where the last mini-transaction of the log begins and ends.
+    // The offsets at which the log's last mini-transaction begins and ends.
     let log = fs::read(server.of("set/ib_logfile0")).expect("read");
     let parsed = LogFile::parse(&log[..START_OFFSET], log.len() as u64).expect("a log");
     let (last, _) = Walk::over(&parsed, Lsn(lsn("from_lsn")), &log[START_OFFSET..]).up_to(Lsn(lsn("to_lsn") - 1));
@@ -309,10 +309,10 @@ fn whatever_is_done_to_a_backup_its_verification_tells() {
         ("cut", &|| change("shop/a.ibd", &|bytes| bytes.truncate(bytes.len() / 2)), "shop/a.ibd: "),
         ("flipped", &|| change("shop/a.frm", &|bytes| bytes[40] ^= 1), "shop/a.frm: changed"),
         ("a page", &|| change("shop/a.ibd", &|bytes| bytes[5 * 16384 + 200] ^= 1), "shop/a.ibd: page 5 is damaged"),
-        // Sound by its checksum, but not the page that was backed up.
+        // A page with a correct checksum, but not the one that was backed up.
         ("another page", &|| change("shop/a.ibd", &|bytes| bytes[5 * 16384..6 * 16384].fill(0)), "shop/a.ibd: changed"),
         ("log cut", &|| change("ib_logfile0", &|bytes| bytes.truncate(START_OFFSET + 16)), "ib_logfile0: "),
-        // A log that is sound, but ends before the files do.
+        // An intact log that ends before the files do.
         (
             "log shortened",
             &|| change("ib_logfile0", &|bytes| bytes[START_OFFSET..][last..end].fill(0)),
@@ -381,7 +381,7 @@ fn a_backup_and_the_archive_are_every_moment_since_and_none_before() {
         let until = until.to_string();
         server.run(&["restore", "--json", "--redo", "redo", "--until", until.as_str(), "--to", "out", "set"])
     };
-    // Some of the set's files are newer than that.
+    // Some of the set's files are newer than that LSN.
     let early = recover(to_lsn - 1);
     assert!(early.status == 2 && early.errors.contains("before the end of the backup"), "{}", early.errors);
     let early = server.run(&["recover", "--until", (to_lsn - 1).to_string().as_str(), "--to", "out", "set"]);

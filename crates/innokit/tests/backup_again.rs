@@ -1,4 +1,4 @@
-//! Backups in a row of servers whose rows and definitions change all the time: each is restored, and a replica started on it catches up.
+//! Consecutive backups of servers whose rows and definitions keep changing. Each is restored, and a replica started on it catches up.
 //!
 //! Meanwhile a probe commits and creates tables, and records how long each was blocked. `INNOKIT_BACKUPS=10` takes ten backups, and one
 //! with the server's own tool beside each of MariaDB's; it prints what the probe saw (`--nocapture`).
@@ -31,7 +31,7 @@ use tempfile::TempDir;
 /// Rounds of the load before the backup begins, so that all of the load's tables exist, and after it has ended.
 const ROUNDS: u32 = 2;
 const OPTIONS: [&str; 3] = ["--log-bin=bin", "--server-id=7", "--binlog-format=ROW"];
-/// Without a password: MySQL asks for it in one way on a socket and in another on a port, and this replica's port leads to a socket.
+/// Without a password: MySQL authenticates differently on a socket and on a port, and this replica's port leads to a socket.
 const COPIER: &str = "CREATE USER copy@localhost; GRANT REPLICATION SLAVE ON *.* TO copy@localhost;";
 const KEY: &str = "1;5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c5c\n";
 
@@ -56,7 +56,7 @@ const DEFINITIONS: [&str; 3] = [
      INSERT INTO dense_{n} SELECT * FROM secret;DROP TABLE IF EXISTS dense_{old}",
 ];
 
-/// Each server's words for the same options.
+/// The same options as each server spells them.
 struct Words {
     encrypted: &'static str,
     plain: &'static str,
@@ -71,8 +71,8 @@ fn words(kind: &str) -> Words {
     }
 }
 
-/// A server with keys, and tables of all kinds. One table is encrypted from the start: a MariaDB log in which the very first table is
-/// encrypted does not tell the cipher, and is refused.
+/// A server with keys and tables of all kinds. One table is encrypted from the start: a MariaDB log in which the very first table gets
+/// encrypted does not contain the cipher, and is refused.
 fn started(kind: &'static str) -> Server {
     let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let mut options: Vec<String> = OPTIONS.map(str::to_owned).into();
@@ -106,7 +106,7 @@ fn started(kind: &'static str) -> Server {
     server
 }
 
-/// Gives a server on the folder `name` its keys; MariaDB gets them by an option.
+/// Gives a server on the folder `name` its keys. MariaDB gets them through an option.
 fn give_keys(server: &Server, name: &str) {
     if server.kind == "mysql" {
         let dir = server.of(name);
@@ -153,13 +153,13 @@ impl Probe {
         Self { load, longest }
     }
 
-    /// Runs `act`, and returns its result with the longest times in seconds that the probe saw meanwhile, statements under way included.
+    /// Runs `act`. Returns its result and the longest times in seconds that the probe saw meanwhile, running statements included.
     fn during<T>(&self, act: impl FnOnce() -> T) -> (T, [f64; 2]) {
         for longest in &self.longest {
             longest.store(0, Ordering::Relaxed);
         }
         let result = act();
-        // Let what still waits come through.
+        // Let statements that still wait complete.
         self.load.go_on(1);
         let seconds = |micros: &Arc<AtomicU64>| Duration::from_micros(micros.load(Ordering::Relaxed)).as_secs_f64();
         let [commits, tables] = &self.longest;
@@ -208,14 +208,14 @@ fn a_replica_catches_up(server: &Server, gtid: &str, port: u16) {
     assert_eq!(sums(&mut Session::on(server, "out")), expected, "{} from {gtid}", server.kind);
 }
 
-/// A copy of a page-compressed table has its holes, if the server's file has any.
+/// The copy of a page-compressed table has holes if the server's file has any.
 fn the_copy_is_as_dense(server: &Server) {
     let space_of = |dir: &str| {
         let file = fs::metadata(server.of(dir).join("shop/dense.ibd")).expect("is there");
         (file.blocks() * 512, file.len())
     };
     let ((space, len), (copied, _)) = (space_of("data"), space_of("set"));
-    // Extents that the file system keeps of each are not counted the same.
+    // The file system may allocate extents differently for the two.
     assert!(space >= len || copied <= space + (64 << 10), "{}: {copied} for {space} bytes of {len}", server.kind);
 }
 

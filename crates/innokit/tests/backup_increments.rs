@@ -1,8 +1,8 @@
 //! `innokit backup --incremental-since` of busy servers: a full backup and its increments restore the moment of the last increment, and
 //! sets that do not belong together are refused.
 //!
-//! The command talks to the server through a proxy, which shows the tests each statement before the server gets it. So the tests act at a
-//! certain stage, not at a certain time.
+//! The command talks to the server through a proxy that shows the tests each statement before the server gets it. So a test acts at a given
+//! stage of the backup, not at a given time.
 #![cfg(feature = "sql")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
@@ -24,7 +24,7 @@ use serde_json::Value;
 use sql_proxy::{Fate, Proxy};
 use tempfile::TempDir;
 
-/// On MariaDB, nothing is committed from this statement on.
+/// On MariaDB, commits are blocked from this statement on.
 const COMMITS_BLOCKED: &str = "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS";
 /// MySQL does not block commits, so the tests stop all changes at this statement.
 const LOCKED: &str = "LOCK INSTANCE FOR BACKUP";
@@ -57,11 +57,11 @@ const SECOND: &str = "RENAME TABLE shop.one TO shop.away, shop.two TO shop.one, 
                       CREATE DATABASE late; CREATE TABLE late.t LIKE shop.a; INSERT INTO late.t SELECT * FROM shop.still LIMIT 60; \
                       INSERT INTO shop.isam (a) VALUES (3); DELETE FROM shop.emptied;";
 
-/// MySQL replaces an undo tablespace that it empties, under another number.
+/// MySQL replaces an undo tablespace that it truncates by one with another space id.
 const UNDO: (&str, &str) =
     (" CREATE UNDO TABLESPACE more ADD DATAFILE 'more.ibu';", " ALTER UNDO TABLESPACE more SET INACTIVE;");
 
-/// A server that writes its pages soon, so that increments hold some.
+/// A server that flushes its pages soon, so that increments contain some.
 const WRITES_SOON: [&str; 2] = ["--innodb-max-dirty-pages-pct=0", "--innodb-max-dirty-pages-pct-lwm=0"];
 
 fn started(kind: &'static str) -> Server {
@@ -157,7 +157,7 @@ struct Import {
 }
 
 impl Import {
-    /// Copies the file that will take its place.
+    /// Copy the file that will replace it.
     fn of(server: &Server) -> Self {
         server.script(
             "sql",
@@ -175,7 +175,7 @@ impl Import {
         Self { session, folder }
     }
 
-    /// Copies the table that was imported twice, with different rows, and discards it.
+    /// Copy the table that is imported twice, with different rows, and discard it.
     fn again(server: &Server) -> Self {
         let mut import = Self { session: Session::of(server), folder: server.folder.path().to_path_buf() };
         for state in ["older", "newer"] {
@@ -193,7 +193,7 @@ impl Import {
         fs::copy(self.folder.join(from), self.folder.join(to)).expect("copied");
     }
 
-    /// The file is there, but the server does not know it yet. Beside it is one that has no table at all.
+    /// The file exists, but the server does not know it yet. Next to it is one that has no table at all.
     fn begin(&mut self, server: &Server) {
         self.session = Session::of(server);
         self.copy("older.ibd", "data/shop/imported.ibd");
@@ -274,13 +274,13 @@ fn a_full_backup_and_two_increments_are_each_moment(kind: &'static str) {
     let (full, _) = at_work(&server, "full", &[], None);
     server.script("sql", &[], &[FIRST, undo_emptied].concat());
     let import = a_table_that_is_imported_meanwhile_is_no_part_of_a_backup(&server);
-    // Discarded before the log begins: the import is all that happens meanwhile, and the log does not tell of it.
+    // Discarded before the log begins. Only the import happens while the log covers it, and an import writes no redo.
     let (first, held_first) = at_work(&server, "first", &["--incremental-since", "full"], Some(import));
     assert!(!server.of("first/shop/stray.ibd").exists());
     server.script("sql", &[], SECOND);
     let (second, held_second) = at_work(&server, "second", &["--incremental-since", "first"], None);
     assert_eq!((&first["base"]["id"], &second["base"]["id"]), (&full["id"], &first["id"]));
-    // Copied whole: the LSNs of its pages come from another table.
+    // It must be copied whole: its pages have another table's LSNs.
     assert!(server.of("first/shop/imported.ibd").exists());
 
     let words = ["backup", "verify", "full", "--increment", "first", "--increment", "second"];
@@ -387,7 +387,7 @@ fn sent(server: &Server, to: &str, since: &str) {
 }
 
 fn nothing_changes_for_little(server: &Server, full: &Value) {
-    // A restart brings all changes into the files, so that the log begins at its end.
+    // A restart writes all changes to the files, so the log begins at its end.
     server.script("stop", &[], "");
     server.script("start", &[], "");
     sent(server, "third", "second");
@@ -435,11 +435,11 @@ fn an_archive_goes_on_from_the_last_increment(server: &Server) {
     };
     refused(&increments, last["to_lsn"].as_u64().expect("an LSN") - 1, "before the end of the backup");
     refused(&increments, lsn + (1 << 30), "the archive of the redo log ends at LSN");
-    // The archive begins after this increment.
+    // Here the archive begins after this increment.
     refused(&["first"], lsn, "where the redo of the base copy begins");
 }
 
-/// A killed restore with an archive leaves a merged set whose pages are newer than its log: nothing uses it.
+/// A killed restore with an archive leaves a merged set whose pages are newer than its log. Nothing may use it.
 fn is_killed_and_refused(server: &Server, increments: &[&str]) {
     let out = server.of("out");
     let restore = || {
@@ -462,7 +462,7 @@ fn is_killed_and_refused(server: &Server, increments: &[&str]) {
     fs::remove_dir_all(out).expect("removed");
 }
 
-/// The same data in other files, as after a restore: what has changed since an older backup cannot be known.
+/// The same data in other files, as after a restore: the changes since an older backup cannot be known.
 fn a_restored_server_is_another(server: &Server) {
     server.script("stop", &[], "");
     fs::rename(server.data(), server.of("before")).expect("renamed");

@@ -1,8 +1,8 @@
-//! `innokit backup` of busy MySQL servers: what is restored is the moment that the manifest names, a replica can continue from there, and
-//! any disturbance leaves no lock and a void set.
+//! `innokit backup` of busy MySQL servers: the restored set is at the moment that the manifest names, a replica can continue from there,
+//! and a backup that fails leaves no lock and a void set.
 //!
-//! The command talks to the server through a proxy, which shows the tests each statement before the server gets it. So the tests act at a
-//! certain stage, not at a certain time.
+//! The command talks to the server through a proxy that shows the tests each statement before the server gets it. So a test acts at a given
+//! stage of the backup, not at a given time.
 #![cfg(feature = "sql")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
@@ -29,7 +29,7 @@ const LOCK: &str = "LOCK INSTANCE FOR BACKUP";
 const MOMENT: &str = "SELECT local, storage_engines FROM performance_schema.log_status";
 /// This statement keeps tables without transactions unchanged.
 const TABLES: &str = "FLUSH TABLES `shop`";
-/// What the log's follower keeps asking, on a connection of its own.
+/// The query that the log's follower repeats on its own connection.
 const FOLLOWER: &str = "SHOW GLOBAL STATUS LIKE 'Innodb_redo_log_flushed_to_disk_lsn'";
 /// Rounds of the load after the moment of the backup.
 const AFTER: u32 = 5;
@@ -58,7 +58,7 @@ fn assert_tables(expected: &[String], rows: &str, what: &str) {
     let more: Vec<&str> =
         rows.lines().filter(|row| !row.contains("seen") && !expected.iter().any(|line| line == row)).collect();
     assert!(missing.is_empty() && more.is_empty(), "{what}: {missing:#?} are missing, {more:#?} are there");
-    // Eleven tables always exist; of those that come and go there may be none.
+    // Eleven tables always exist; of the others there may be none.
     assert!(expected.len() >= 22, "{what}: {expected:?}");
 }
 
@@ -113,7 +113,7 @@ fn load(server: &Server) -> Load {
     load
 }
 
-/// Kinds of tables that the servers of these tests do not have otherwise.
+/// Kinds of tables that the other tests here do not use.
 const MORE_TABLES: &str = "USE shop; CREATE TABLE isam (id INT AUTO_INCREMENT PRIMARY KEY, a INT) ENGINE=MyISAM; \
     CREATE TABLE commas (a INT NOT NULL) ENGINE=CSV; CREATE TABLESPACE beside ADD DATAFILE 'beside.ibd'; \
     CREATE TABLE general (id INT AUTO_INCREMENT PRIMARY KEY, a INT) TABLESPACE beside; CREATE UNDO TABLESPACE more ADD DATAFILE 'more.ibu'; \
@@ -416,7 +416,7 @@ fn three_privileges_are_enough_for_mysql_and_what_is_missing_or_in_the_way_is_na
 }
 
 fn what_is_not_backed_up_is_refused(server: &Server, outside: &str, refused: &dyn Fn(&str, &[&str], &str)) {
-    // What an administrator may do in the middle of a backup.
+    // What an administrator might do during a backup.
     let whatever = [
         (
             "ALTER INSTANCE DISABLE INNODB REDO_LOG; ALTER INSTANCE ENABLE INNODB REDO_LOG",

@@ -1,4 +1,4 @@
-//! `innokit backup --to -`: a stream that innokit and the server's own tool can read, and that is void wherever it is cut.
+//! `innokit backup --to -`: a stream that innokit and the server's own tool can read, and that is void if it is cut anywhere.
 #![cfg(feature = "sql")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
@@ -87,7 +87,7 @@ fn a_backup_that_is_sent_is_the_same_for_every_reader_and_void_if_it_is_cut() {
     restored_from_packed(&server);
 }
 
-/// A stream that is limited to a rate, out of the way of others, and compressed; and one whose reader goes away.
+/// A rate-limited, compressed stream in the idle I/O class, and one whose reader disappears.
 fn restored_from_packed(server: &Server) {
     let stream = File::create(server.of("set.xb.zst")).expect("made");
     let started = Instant::now();

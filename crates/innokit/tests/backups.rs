@@ -1,5 +1,5 @@
-//! Backups that mariadb-backup takes of a busy server: full, of some databases, of some tables, incremental, and streamed; prepared and
-//! not. None of them is reported as damaged, and `innokit recover` makes of them what the tool's own preparation does.
+//! Backups of a busy server by mariadb-backup: full, of some databases, of some tables, incremental and streamed; prepared and not. None is
+//! reported as damaged, and `innokit recover` turns them into what the tool's own preparation does.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod backup_lab;
@@ -14,7 +14,7 @@ use backup_lab::{Server, WRITTEN, assert_same, contents, is_well, said, says_onl
 use common::{Run, innokit};
 use serde_json::Value;
 
-/// Asserts that no damage is reported in a backup that is not prepared, although pages may be missing.
+/// Asserts that no damage is reported in an unprepared backup, although pages may be missing.
 fn is_not_damaged(server: &Server, name: &str) {
     for words in [&["check"][..], &["table", "check"]] {
         let (status, damage) = said(words, &server.of(name));
@@ -36,7 +36,7 @@ fn is_prepared(server: &Server, name: &str) {
     is_well(server, name);
 }
 
-/// Kills recoveries after ever longer times. A last run must end with the same bytes as the one that was left alone.
+/// Kills recoveries after longer and longer times. A last run must give the same bytes as an undisturbed one.
 fn goes_on_when_killed(server: &Server, name: &str, whole: &str) {
     for wait_ms in [1, 4, 8, 12, 16, 24, 40, 80] {
         let mut command = innokit();
@@ -112,7 +112,7 @@ fn backups_are_sound(kind: &'static str) {
     let (status, damage) = said(&["check"], &server.of("full.xb"));
     assert!(status != 1 && damage.is_empty(), "{kind}, streamed: {damage:#?}");
     let (document, status) = common::check_json(&server.of("increment"), &[]);
-    // A table that was just created has no page on disk yet when the tool copies it: its pages are in the log.
+    // A newly created table has no page on disk when the tool copies it: its pages are in the log.
     let is_made = |finding: &Value| {
         finding["reason"] == "zero_page_in_use" && finding["path"].as_str().is_some_and(|path| path.ends_with(".new"))
     };
@@ -126,7 +126,7 @@ fn backups_are_sound(kind: &'static str) {
     is_well(&server, "databases");
     server.prepare("tables", &[]);
     is_well(&server, "tables");
-    // The tool sometimes fails to apply an increment if tables were renamed while it was taken: `increments` tests quieter ones.
+    // The tool sometimes fails to apply an increment taken while tables were renamed. `increments` tests quieter ones.
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn backups_of_mariadb_whose_log_is_made_of_blocks_are_not_called_damaged() {
     backups_are_sound("mariadb105");
 }
 
-/// The table of a link file is in the backup. The link's target is the server's, which may be running, or damaged since.
+/// The table behind a link file is in the backup. The link's target belongs to the server, which may be running or have damaged it since.
 #[test]
 fn link_files_of_a_backup_do_not_lead_out_of_it() {
     let folder = tempfile::tempdir().expect("a folder");

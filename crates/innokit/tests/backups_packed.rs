@@ -1,5 +1,5 @@
-//! Backups as people keep them: streamed and compressed, from a server that encrypts its log and its tables and compresses pages; a full
-//! one and two increments. `innokit unpack` and `innokit recover` make the same of them as MariaDB's tools.
+//! Backups as people keep them: a full one and two increments, streamed and compressed, from a server with an encrypted log, encrypted
+//! tables and compressed pages. `innokit unpack` and `innokit recover` give the same result as MariaDB's tools.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod backup_lab;
@@ -52,7 +52,7 @@ fn gzipped(bytes: &[u8]) -> Vec<u8> {
     gzip.write_all(bytes).and_then(|()| gzip.finish()).expect("packed")
 }
 
-/// Takes a streamed backup of the changes since `base`, keeps it compressed, and unpacks it with innokit and with the tool.
+/// Takes a streamed backup of the changes since `base`, compresses it, and unpacks it with innokit and with the tool.
 fn take(server: &Server, name: &str, base: Option<&str>) {
     let lsns = |name: &str| server.of(&format!("{name}.lsns")).display().to_string();
     let mut options = vec!["--stream=xbstream".to_owned(), format!("--extra-lsndir={}", lsns(name))];

@@ -1,5 +1,5 @@
-//! `innokit bench`: small runs. What is asserted is what holds on every machine: the shape of the documents, counts, files that go and
-//! files that stay; never a speed.
+//! Small runs of `innokit bench`. They assert what holds on every machine, never a speed: the shape of the documents, counts, which files
+//! are removed and which stay.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail tests")]
 
@@ -15,7 +15,7 @@ use common::{fixture, innokit};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A directory on the file system that holds the build, not in memory: benches want a device below them where there is one.
+/// A directory on the file system of the build rather than in memory: benches want a block device if there is one.
 fn dir() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("temporary directory")
 }
@@ -46,7 +46,7 @@ fn rows<'v>(document: &'v Value, list: &str) -> &'v Vec<Value> {
     document[list].as_array().unwrap_or_else(|| panic!("no list {list}"))
 }
 
-/// A rate that was measured `times` times, and is one.
+/// Asserts that this is a rate, measured `times` times.
 fn is_rate(rate: &Value, times: usize) {
     let values: Vec<f64> = rate["values"].as_array().expect("values").iter().filter_map(Value::as_f64).collect();
     assert!(values.len() >= times && values.iter().all(|value| *value > 0.0), "{rate}");
@@ -54,7 +54,7 @@ fn is_rate(rate: &Value, times: usize) {
     assert!(of("low") <= of("median") && of("median") <= of("high"), "{rate}");
 }
 
-/// The device is measured with everything fixed but what the test is about: a handful of measurements.
+/// Everything that the test is not about is fixed, which leaves a handful of measurements.
 const DEVICE: [&str; 5] = ["device", "--size=4M", "--seconds=0.01", "--engine=threads", "--block-size=64K"];
 
 #[test]
@@ -103,7 +103,7 @@ fn kinds_of_space_and_portions_are_written_and_the_text_says_what_was_cold() {
     for words in ["Limits", "Patterns", "growing file", "fallocated", "recycled", "gathered", "cache    "] {
         assert!(text.contains(words), "{words} is missing in {text}");
     }
-    // Not every file system has these.
+    // Not every file system supports these.
     for words in ["ZERO_RANGE", "O_DSYNC"] {
         assert!(text.contains(words) || text.contains("does not support it"), "{words} is missing in {text}");
     }
@@ -128,7 +128,7 @@ fn kinds_of_space_and_portions_are_written_and_the_text_says_what_was_cold() {
     assert!(entries(dir.path()).is_empty());
 }
 
-/// A real tablespace, made longer by what a server would put behind its last used page: nothing.
+/// A real tablespace, extended by never-used pages of zeros as a server would.
 fn tablespace(dir: &Path) -> std::path::PathBuf {
     let path = dir.join("sample.ibd");
     fs::write(&path, fixture("mysql-9.7/dynamic-16k.ibd")).expect("write");
@@ -203,7 +203,7 @@ fn one_simulated_device_is_described_the_same_way_to_every_bench() {
     let report = document(&bench(&check.concat(), &file));
     assert_eq!(described(&report["simulated"]), (1000.0, 8.0, 1_048_576.0, 10_000.0, 3e6));
     let clocked = rows(&report["simulated"], "rows");
-    // The pipe decides: a MiB a second, however it is asked for; one at a time, each request takes its latency too.
+    // The bandwidth is the limit: 1 MiB/s for any request size. With one request at a time, each also costs its latency.
     let (bytes, requests) =
         (report["bytes"].as_f64().expect("bytes"), clocked[0]["requests"].as_f64().expect("requests"));
     let seconds: Vec<f64> = clocked.iter().filter_map(|row| row["seconds"].as_f64()).collect();
@@ -260,7 +260,7 @@ fn what_is_no_tablespace_is_not_measured() {
     assert!(String::from_utf8_lossy(&run.stderr).contains("tablespace"), "{run:?}");
 }
 
-/// A table of a server's whose leaves lie all over the file.
+/// A server's table whose leaves are scattered over the file.
 fn scattered(dir: &Path) -> std::path::PathBuf {
     let path = dir.join("scattered.ibd");
     fs::write(&path, fixture("scattered/scattered-16k.ibd")).expect("write");
@@ -337,7 +337,7 @@ fn an_aged_table_is_made_scanned_and_removed() {
     let seconds: Vec<_> = simulated.iter().filter_map(|row| row["seconds"].as_f64()).collect();
     let [none, linear, random, both, logical, _] = seconds[..] else { panic!("six policies: {seconds:?}") };
     assert!(linear < none && random < linear && both < random && logical < both, "{seconds:?}");
-    // The same table everywhere, and a clock that does not depend on the machine: the guide's figures are these.
+    // A fixed table and a simulated clock, so the figures are those of the guide on every machine.
     let guide = fs::read_to_string(common::repository().join("docs/bench.md")).expect("the guide");
     let names = ["none", "linear", "random", "linear and random", "logical", "logical, file order"];
     for (name, row) in names.iter().zip(simulated) {
@@ -405,7 +405,8 @@ fn logs_are_measured_on_every_ground_and_with_every_number_of_callers() {
     assert!(entries(dir.path()).is_empty(), "nothing is left behind");
 }
 
-/// Says, past the harness that keeps what passing tests print, that this machine cannot show what the test is about.
+/// Says that this machine cannot show what the test is about. It writes to standard error directly, because the harness hides what passing
+/// tests print.
 fn not_run(what: &str, report: &Value) {
     let (storage, cache) = (&report["storage"], &report["cache"]);
     let line = format!(
@@ -415,9 +416,8 @@ fn not_run(what: &str, report: &Value) {
     std::io::stderr().write_all(line.as_bytes()).expect("standard error");
 }
 
-/// The system counts for this process alone, so that others on the machine do not matter, but for those that push the pages of its
-/// program out of memory, which are read again then: more than one try may be needed to see none. Where the system does not count,
-/// or the space could not be made cold, there is nothing to see.
+/// The kernel counts reads for this process alone. But if memory pressure evicts pages of its program, they are read again, so it may take
+/// several tries to see none. Without such counts, or if the space cannot be made cold, there is nothing to see.
 #[test]
 fn naive_commits_read_a_block_for_every_eight_and_zero_filled_ones_none() {
     const TRIES: usize = 5;
@@ -554,7 +554,7 @@ fn a_directory_that_has_no_room_or_is_not_there_is_refused() {
     assert!(entries(dir.path()).is_empty());
 }
 
-/// Starts a bench that would take minutes, and waits until it has made something in the directory.
+/// Starts a bench that would take minutes, and waits until it has created a file in the directory.
 fn started(dir: &Path) -> std::process::Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_innokit"));
     command.args(["bench", "log", "--size=64M", "--seconds=60"]).arg(dir);

@@ -1,4 +1,4 @@
-//! Names that promise something small, with something endless behind them.
+//! Files that should be small, replaced by endless ones.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{Dir, Run, all_datadirs, fixture, innokit};
 
-/// Runs a command that must end by itself, and not wait for a pipe.
+/// Runs a command that must end by itself rather than wait for a pipe.
 fn ends(words: &[&str], path: &Path) -> Run {
     let mut child = innokit()
         .args(words)

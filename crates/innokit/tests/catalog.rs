@@ -1,12 +1,12 @@
-//! Datadirs whose files are missing, swapped, older, newer, another server's: the right word each time, and nothing about sound ones.
-//! The rows are the matrix; the servers themselves say what each of these means.
+//! Datadirs whose files are missing, swapped, older, newer or another server's. Each gets the right verdict, and intact datadirs get no
+//! finding. The servers are the judges.
 //!
-//! Two tables: the rows of `catalog_lab/rows.rs`, and every kind of file times every way to lose it (`catalog_lab/cells.rs`), whose outcome is in
-//! `catalog_lab/cells.tsv`, as innokit and the server gave it.
+//! There are two tables: the rows of `catalog_lab/rows.rs`, and every kind of file times every way to lose it (`catalog_lab/cells.rs`).
+//! `catalog_lab/cells.tsv` records what innokit and the server said about each cell.
 //!
-//! `make test` tries the rows of MySQL and one MariaDB without starting a server on each, one crash of each, and holds the words in
-//! `cells.tsv` against the servers' there. `INNOKIT_CATALOG=all` runs all rows, all cells and a crash after each kind of DDL on all three
-//! servers, has the servers judge each, and prints the table; `INNOKIT_CATALOG=print` prints the lines of `cells.tsv` in place of comparing.
+//! `make test` tries the rows of MySQL and one MariaDB without starting a server on each, tries one crash of each, and checks that the two
+//! columns of `cells.tsv` agree. `INNOKIT_CATALOG=all` runs all rows, all cells and a crash after each kind of DDL on all three servers,
+//! has the servers judge each, and prints the table. `INNOKIT_CATALOG=print` prints the lines of `cells.tsv` instead of comparing them.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod catalog_lab;
@@ -20,7 +20,7 @@ use catalog_lab::rows::{CUT_TO_NOTHING, DISCARDED, MISSING, remove, rows};
 use catalog_lab::{Age, Judge, Lab, cells};
 use common::{Run, innokit};
 
-/// The codes of the findings about the datadir, but for the table that is discarded in all of them.
+/// The codes of the findings about the datadir, without those about the table that is discarded in every datadir.
 const CODES: [&str; 22] = [
     "wrong_frm",
     "wrong_par",
@@ -58,7 +58,7 @@ fn run(words: &[&str], data: &Path, key: &str) -> (Vec<String>, i32) {
     (reasons, run.status)
 }
 
-/// Tries all rows on a server; returns what was not as expected.
+/// Tries all rows on a server. Returns the mismatches.
 fn matrix(kind: &'static str, with_judge: bool) -> Vec<String> {
     let lab = Lab::new(kind);
     let mut wrong = Vec::new();
@@ -69,7 +69,7 @@ fn matrix(kind: &'static str, with_judge: bool) -> Vec<String> {
         let check = run(&["check"], &lab.data(), "reason");
         let table = run(&["table", "check"], &lab.data(), "rule");
         let expected = (word.reasons.iter().map(|reason| (*reason).to_owned()).collect::<Vec<_>>(), word.exit);
-        // An empty file is damage to `check`; `table check` has nothing in it to look at.
+        // An empty file is damage to `check`. `table check` has nothing to look at in it.
         let of_table = if row.name == CUT_TO_NOTHING { (expected.0.clone(), 2) } else { expected.clone() };
         for (command, found, expected) in [("check", &check, &expected), ("table check", &table, &of_table)] {
             if found != expected {
@@ -100,7 +100,7 @@ fn matrix(kind: &'static str, with_judge: bool) -> Vec<String> {
 
 const CELLS: &str = include_str!("catalog_lab/cells.tsv");
 
-/// Where innokit says more than the server, or other than it, and why.
+/// Where innokit says more than the server or something else, and why.
 const OTHERWISE: [(&str, &str, &str, &str); 10] = [
     ("mysql", "partition", "newer", FUTURE),
     ("mysql", "ibdata1", "newer", FUTURE),
@@ -121,7 +121,7 @@ const UNDO: &str = "MySQL makes the file again; deleted rows that waited for pur
 /// Damage.
 const SHORT: &str = "a file is made longer before its header counts the pages: one that is shorter was cut, if only where nothing was yet";
 
-/// The word that servers and innokit have to agree on: what a server takes is well, and nothing else is.
+/// What servers and innokit must agree on: a datadir is well if and only if a server takes it.
 fn agree(judged: Judge, exits: [i32; 2]) -> bool {
     exits.iter().all(|exit| (*exit == 0) == (judged == Judge::Fine))
 }
@@ -151,7 +151,7 @@ fn every_cell(lab: &Lab) -> Vec<String> {
     wrong
 }
 
-/// Whether two lines have the same words. How often one is said depends on where a server was stopped: which of its pages had been written.
+/// Whether two lines have the same words. Their counts depend on which pages the server had written when it was stopped.
 fn says_the_same(known: &str, line: &str) -> bool {
     let words = |line: &str| -> Vec<BTreeSet<String>> {
         line.split('\t').map(|column| column.split(',').map(str::to_owned).collect()).collect()
@@ -159,7 +159,7 @@ fn says_the_same(known: &str, line: &str) -> bool {
     words(known) == words(line)
 }
 
-/// What is written down of the cells is consistent: nobody is told "all well" of what a server refuses, nor "damage" of what it takes.
+/// The recorded cells are consistent: no "all well" for what a server refuses, no "damage" for what it takes.
 #[test]
 fn innokit_and_the_servers_agree_on_every_cell() {
     for server in ["mysql", "mariadb", "mariadb118"] {
@@ -177,7 +177,7 @@ fn innokit_and_the_servers_agree_on_every_cell() {
     }
 }
 
-/// Statements that make, change and remove tables, each by itself before a crash.
+/// Statements that create, alter and drop tables, each run alone before a crash.
 const EVENTS: [(&str, &str); 13] = [
     ("created", "CREATE TABLE fresh (id INT PRIMARY KEY); INSERT INTO fresh VALUES (1)"),
     ("dropped", "DROP TABLE items"),
@@ -194,7 +194,7 @@ const EVENTS: [(&str, &str); 13] = [
     ("database dropped", "DROP DATABASE `odd-name`"),
 ];
 
-/// A crash right after each event is no damage, and after recovery, or a clean stop in its place, all is well.
+/// A crash right after each statement is no damage. After recovery, or with a clean stop instead of the crash, all is well.
 fn crash_after_each(lab: &Lab) -> Vec<String> {
     let (kind, data) = (lab.kind, lab.data());
     let mut wrong = Vec::new();
@@ -235,7 +235,7 @@ fn redo_of(kind: &str) -> &'static str {
     if kind == "mysql" { "#innodb_redo" } else { "ib_logfile0" }
 }
 
-/// A log with work to do, beside the files of another server, and of another time: what the server refuses is not well.
+/// A log that is to be applied, next to files of another server and of another time: what the server refuses is not well.
 fn logs_of_others(lab: &Lab) -> Vec<String> {
     let (kind, data, aside) = (lab.kind, lab.data(), lab.data().with_file_name("aside"));
     let mut wrong = Vec::new();
@@ -286,14 +286,14 @@ fn the_newest_mariadb_is_judged_alike() {
     }
 }
 
-/// DDL of every kind, none of which has reached the disk as a whole when the server is killed.
+/// DDL of every kind, none of it completely on disk when the server is killed.
 const BEFORE_CRASH: &str = "
     USE shop; CREATE TABLE fresh (id INT PRIMARY KEY); INSERT INTO fresh VALUES (1); TRUNCATE customers; DROP TABLE items;
     RENAME TABLE orders TO orders_old; ALTER TABLE renamed ADD KEY later (b); ALTER TABLE imported ENGINE=InnoDB;
     ALTER TABLE parts DROP PARTITION p0; DROP TABLE words; CREATE TABLE short_lived (id INT PRIMARY KEY); DROP TABLE short_lived;
 ";
 
-/// A crash leaves differences that its log explains: they are no damage. After recovery there are none.
+/// Differences after a crash that the log explains are no damage. After recovery there are none.
 fn crash(lab: &Lab) {
     let kind = lab.kind;
     lab.lay_out();
@@ -309,7 +309,7 @@ fn crash(lab: &Lab) {
     lab.start(&data).expect("the server recovers");
     lab.stop(&data);
     assert_eq!(run(&["check"], &data, "reason"), (Vec::new(), 0), "{kind} after recovery");
-    // What the log does not explain is not damage either, while it has work to do; it is not "all well".
+    // As long as the log is to be applied, differences that it does not explain are not damage either, but not "all well".
     lab.lay_out();
     lab.start(&data).expect("the server starts");
     lab.sql(&data, "USE shop; INSERT INTO customers (a, b) VALUES (5, 'v');");
@@ -339,7 +339,7 @@ fn a_folder_of_tables_is_no_datadir_and_what_is_there_is_checked() {
         let expected = (vec!["no_dictionary".to_owned()], 0);
         assert_eq!(run(&["check"], &folder, "reason"), expected, "{name}");
         assert_eq!(run(&["table", "count"], &folder, "rule"), expected, "{name}");
-        // A file by itself is nothing but that.
+        // A single file is judged by itself.
         assert_eq!(run(&["check"], &folder.join("words.ibd"), "reason"), (Vec::new(), 0), "{name}");
     }
 }
@@ -354,7 +354,7 @@ fn nothing_is_missing_in_sound_datadirs() {
     }
 }
 
-/// A system tablespace of two files, neither of which has a name that says so.
+/// A system tablespace of two files whose names do not show it.
 #[test]
 fn a_system_tablespace_with_names_of_its_own_is_checked_whole() {
     for kind in ["mysql", "mariadb"] {
@@ -367,9 +367,9 @@ fn a_system_tablespace_with_names_of_its_own_is_checked_whole() {
         let files = document["files"].as_array().expect("files").iter();
         let second = files.clone().find(|file| file["path"].as_str().is_some_and(|path| path.ends_with("/second")));
         assert_eq!(second.map(|file| file["space_id"].as_u64()), Some(Some(0)), "{kind}: the second file is one of it");
-        // Named by itself, the first is not called short either.
+        // Given alone, the first file is not called short.
         assert_eq!(run(&["check"], &data.join("first"), "reason"), well(), "{kind}");
-        // What the options say counts as much as what the files look like: here nothing else tells which file comes next.
+        // The option file also counts: here nothing else tells which file comes next.
         fs::copy(data.join("second"), data.join("another")).expect("copied");
         assert_eq!(run(&["check"], &data, "reason").1, 1, "{kind}: one of two files of zeros, and nobody knows which");
         fs::write(data.join("my.cnf"), "[mysqld]\ninnodb-data-file-path = first:12M;second:8M:autoextend\n")

@@ -1,4 +1,4 @@
-//! Objects in buckets are judged as files are; what is wrong with the way to them is never called damage, and never "all well".
+//! Objects in buckets get the same verdicts as files. A failure on the way to them is never called damage, and never "all well".
 #![cfg(feature = "cloud")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
@@ -18,14 +18,14 @@ use serde_json::{Value, json};
 const SAMPLE: &str = "mysql-9.7/dynamic-16k.ibd";
 const MIB: usize = 1 << 20;
 
-/// What a document says, whatever the place of the files and the time it took.
+/// A document without the files' location and the time taken.
 fn said(mut document: Value, place: &str) -> Value {
     document["totals"].as_object_mut().expect("totals").remove("seconds").expect("a time");
     document.as_object_mut().expect("a document").remove("started_at").expect("a time");
     serde_json::from_str(&document.to_string().replace(place, "PLACE")).expect("JSON")
 }
 
-/// Runs `innokit check --json` on files and on the same as objects, which must say the same. Returns what both say, and the status.
+/// Runs `innokit check --json` on files and on the same files as objects. Both must say the same; returns that and the exit status.
 fn both(lab: &Lab, files: &Path, url: &str, options: &[&str]) -> (Value, i32) {
     let arguments = |place: &str| [&["check", "--json"], options, &[place]].concat().join("\u{1}");
     let [here, there] = [files.to_str().expect("UTF-8"), url].map(|place| {
@@ -37,7 +37,7 @@ fn both(lab: &Lab, files: &Path, url: &str, options: &[&str]) -> (Value, i32) {
     (there.0, there.1)
 }
 
-/// A sound tablespace of `mib` MiB: the sample, and pages of zeros that it has not reached yet.
+/// An intact tablespace of `mib` MiB: the sample, followed by never-used pages of zeros.
 fn long(mib: usize) -> Vec<u8> {
     let mut bytes = fixture(SAMPLE);
     bytes.resize(mib * MIB, 0);
@@ -52,7 +52,7 @@ fn fixtures_are_judged_as_files_are_and_a_sweep_asks_for_each_mib_once() {
     for entry in manifest("broken").into_iter().chain(manifest("mysql-9.7")) {
         let bytes = entry.bytes();
         if !entry.name.starts_with("broken") {
-            // The head that tells the format is longer where pages are, so it is asked for again.
+            // Larger pages need a longer head to tell the format, so it is requested again.
             let has_large_pages = ["-32k", "-64k"].iter().any(|size| entry.name.contains(size));
             mib += bytes.len().div_ceil(MIB) + usize::from(has_large_pages);
         }
@@ -110,12 +110,12 @@ fn bad_connections_cost_time_and_nothing_else() {
     lab.put("t.ibd", &bytes);
     let file = lab.dir.file("t.ibd", &bytes);
     let (sound, _) = both(&lab, &file, "s3://lab/t.ibd", &[]);
-    // Each connection ends after 700 KB: no answer is whole.
+    // Each connection ends after 700 KB, so no response is complete.
     lab.spoil("limit_data", 1.0, json!({"bytes": 700_000}));
     let (cut, status) = both(&lab, &file, "s3://lab/t.ibd", &[]);
     assert_eq!((&cut, status), (&sound, 0));
     lab.spoil("latency", 1.0, json!({"latency": 20, "jitter": 10}));
-    // A fifth of the connections is reset.
+    // A fifth of the connections are reset.
     lab.spoil("reset_peer", 0.2, json!({"timeout": 15}));
     let mut command = lab.innokit();
     let command = command.env("INNOKIT_CLOUD_RETRIES", "20").args(["check", "--verbose", "s3://lab/t.ibd"]);
@@ -124,7 +124,7 @@ fn bad_connections_cost_time_and_nothing_else() {
     assert!(run.errors.contains("requests were repeated, the last because"), "{}", run.errors);
 }
 
-/// Runs `innokit check`, which must not be able to do all of its work, and neither praise nor blame what it could not read.
+/// Runs `innokit check`, which must fail to read something and must call that neither damaged nor well.
 fn refused(lab: &Lab, mut command: std::process::Command, url: &str) -> (Run, Value) {
     command.env("INNOKIT_CLOUD_RETRIES", "2");
     let run = Run::of(&command.args(["check", "--json", url]).output().expect("innokit runs"));
@@ -164,7 +164,7 @@ fn what_is_missing_or_forbidden_is_named_and_is_no_damage() {
         "{}",
         words(&denied)
     );
-    // May list, and read one of the two.
+    // The guest may list, and read one of the two.
     lab.allow(&[("reader", "s3:ListBucket", "lab"), ("reader", "s3:GetObject", "lab/db/a.ibd")]);
     let half = refused(&lab, lab.innokit_as(READER), "s3://lab/db");
     assert_eq!(reasons(&half.1), ["unreadable_file"]);
@@ -194,7 +194,7 @@ fn a_dead_network_is_given_up_once_for_all_objects() {
 #[cfg_attr(not(servers), ignore = "needs an S3 server: make test")]
 fn a_listing_that_is_cut_is_no_listing() {
     let lab = Lab::new().proxied();
-    // More than a page of a listing, which has 1000 names.
+    // More than fits one page of a listing, which has 1000 names.
     for number in 0..1500 {
         lab.dir.file(&format!("buckets/lab/many/notes-{number:04}.txt"), b"nothing of InnoDB's");
     }
@@ -207,7 +207,7 @@ fn a_listing_that_is_cut_is_no_listing() {
     assert!(document["findings"].to_string().contains("no useful answer after 3 tries"), "{document}");
 }
 
-/// Starts a check of 48 MiB that would take 24 seconds, does something meanwhile, and returns how it ended and the requests since then.
+/// Starts a check of 48 MiB that would take 24 seconds and runs `act` meanwhile. Returns how the check ended and the requests since.
 fn meanwhile(lab: &Lab, act: impl FnOnce()) -> (Run, usize) {
     let mut command = lab.innokit();
     command.args(["check", "--json", "--rate", "2M", "--depth", "2", "--threads", "1", "s3://lab/db"]);
@@ -239,7 +239,7 @@ fn an_object_that_is_replaced_or_removed_is_that_and_is_asked_for_once_more_at_m
         place(&bytes);
         if !has_etag {
             lab.delete("db/t.ibd");
-            // Times of such files are told in whole seconds.
+            // The server reports the times of such files in whole seconds.
             std::thread::sleep(Duration::from_millis(1100));
         }
         let (run, requests) = meanwhile(&lab, || place(&other));
@@ -322,7 +322,7 @@ fn tables_are_read_from_objects_as_from_files() {
     assert_eq!(without_times(&one.text, place), without_times(&other.text, "s3://lab"));
 }
 
-/// The lines of a text or the fields of a document that say the same wherever and whenever it was made.
+/// The lines of a text or fields of a document that depend on neither place nor time.
 fn without_times(text: &str, place: &str) -> String {
     fn strip(value: &mut Value) {
         match value {
@@ -352,7 +352,7 @@ fn a_table_that_cannot_be_read_to_its_end_is_not_damaged() {
     let lab = Lab::new().proxied();
     let path = common::all_datadirs().join("mysql-16k/shop/row_dynamic.ibd");
     lab.put("shop/row_dynamic.ibd", &fs::read(path).expect("a table"));
-    // Listings are short enough; of ten or more ranges, some fail for certain, and each may be the first.
+    // Listings are short enough to succeed. Of ten or more ranges some are certain to fail, and any of them may be the first.
     lab.spoil("limit_data", 0.7, json!({"bytes": 3000}));
     for command in ["check", "count", "checksum", "export"] {
         let mut innokit = lab.innokit();

@@ -1,4 +1,4 @@
-//! Each crate can be published: what a registry asks for is there, and nothing that it needs lies outside of its folder.
+//! Each crate can be published: it has what a registry asks for, and needs no file outside its folder.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -12,7 +12,7 @@ fn manifest(path: &Path) -> toml::Table {
     fs::read_to_string(path).expect("a manifest").parse().expect("TOML")
 }
 
-/// The folders of the workspace's members that are published.
+/// The folders of the published workspace members.
 fn crates() -> Vec<PathBuf> {
     let workspace = manifest(&repository().join("Cargo.toml"));
     let members = workspace["workspace"]["members"].as_array().expect("members").iter();

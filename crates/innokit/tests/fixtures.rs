@@ -1,4 +1,4 @@
-//! Real tablespaces: the sound ones are found sound, and every broken one is found and explained.
+//! Real tablespaces: intact ones pass, and the damage in every broken one is found and explained.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -35,7 +35,7 @@ fn every_broken_fixture_is_found_and_named() {
         let dir = Dir::new();
         let (document, status) = check_json(&dir.file("t.ibd", &entry.bytes()), &[]);
         let name = &entry.name;
-        // Servers ignore what follows the last whole page: worth a note, not an alarm.
+        // Servers ignore bytes after the last whole page: a notice, not damage.
         let severity = if entry.text("reason") == "partial_page" { "notice" } else { "damage" };
         assert_eq!(status, i32::from(severity == "damage"), "{name}: {document:#}");
         let findings = document["findings"].as_array().expect("findings");

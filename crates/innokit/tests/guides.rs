@@ -1,5 +1,5 @@
-//! The guides are true: every command in them runs and prints what they show, and every option is in one of them.
-//! How a block says what it needs: `guide/mod.rs`.
+//! Every command in the guides runs and prints what they show, and every option is documented in one of them.
+//! `guide/mod.rs` explains how a block states what it needs.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod broken_table;
@@ -9,7 +9,7 @@ mod guide;
 use common::innokit;
 use guide::{Block, agree, blocks, guides};
 
-/// Fewer blocks than this would mean that they are not found any more.
+/// Fewer blocks than this would mean that this test no longer finds them.
 const BLOCKS_AT_LEAST: usize = 25;
 
 fn run_all(blocks: &[Block]) {
@@ -69,8 +69,8 @@ fn help(command: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// The commands, word by word, that have none below them. `innochecksum` is left out: its options and help are those of MySQL's tool,
-/// to the letter, and its own tests hold them against it.
+/// The commands without subcommands, each as its words. `innochecksum` is left out: its options and help are MySQL's to the letter, and its
+/// own tests compare them.
 fn commands() -> Vec<Vec<String>> {
     let mut found = Vec::new();
     let mut open: Vec<Vec<String>> = vec![Vec::new()];
@@ -88,7 +88,7 @@ fn commands() -> Vec<Vec<String>> {
     found
 }
 
-/// The options that a help text lists, each with whether it says what the option does.
+/// The options in a help text, each with whether it has a description.
 fn options(help: &str) -> Vec<(String, bool)> {
     let lines: Vec<&str> = help.lines().collect();
     let listed = lines.iter().enumerate().filter_map(|(at, line)| {
@@ -126,7 +126,7 @@ fn every_option_has_a_help_line_and_is_in_a_guide() {
     assert!(count >= 100, "only {count} options were found");
 }
 
-/// `innokit ...` between backquotes in running text. Such a line need not be complete, but what it names must exist.
+/// `innokit ...` in backquotes in running text. It need not be a complete command line, but everything it names must exist.
 #[test]
 fn commands_in_running_text_exist_with_their_options() {
     let commands = commands();

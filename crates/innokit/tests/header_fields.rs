@@ -1,9 +1,9 @@
-//! Every field of pages 0 to 3 edited under a right checksum, in tables that real servers made. The judge is the server's own start and
-//! first use (open, SELECT, CHECK TABLE, INSERT): what it refuses or dies on must be found; what it accepts must not be called damaged by
-//! `check`, but for the few rules of [`STRICTER`].
+//! Every field of pages 0 to 3, edited under a correct checksum in tables that real servers made. The server is the judge: it starts and
+//! uses the table (open, SELECT, CHECK TABLE, INSERT). `check` must find whatever the server refuses or crashes on, and must not call
+//! damaged what the server accepts, except under the few rules in [`STRICTER`].
 //!
-//! The fields are data: `header_fields/fields.tsv`. `make test` tries those that end in `quick`; with `INNOKIT_SOAK` set, all of them, on MySQL
-//! 9.7 and MariaDB 10.11 and 11.8 (a quarter of an hour: a server that dies takes its round with it).
+//! The fields are listed in `header_fields/fields.tsv`. `make test` tries the lines marked `quick`. With `INNOKIT_SOAK` set it tries all
+//! lines on MySQL 9.7 and MariaDB 10.11 and 11.8, which takes a quarter of an hour because every crash of a server costs a round.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -22,7 +22,7 @@ use tempfile::TempDir;
 const FIELDS: &str = include_str!("header_fields/fields.tsv");
 const PAGE: usize = 16384;
 
-/// What `check` calls damage though one of these servers got by, and why.
+/// Damage to `check` that one of these servers tolerated, and why it is damage.
 const STRICTER: [(&str, &str); 4] = [
     ("newer_than_log", "MySQL only logs it, MariaDB drops the table; no sound datadir has it"),
     ("truncated", "a file is made longer before its header counts the pages: one that is shorter was cut"),
@@ -30,7 +30,7 @@ const STRICTER: [(&str, &str); 4] = [
     ("bad_extent_state", "the server did not come by that extent"),
 ];
 
-/// A field, and what is done to it.
+/// A field and its edit.
 #[derive(Clone)]
 struct Edit {
     name: &'static str,
@@ -41,7 +41,7 @@ struct Edit {
 }
 
 impl Edit {
-    /// The edits for the servers of a family.
+    /// The edits for a family of servers.
     fn all(family: &str) -> Vec<Self> {
         let is_whole = std::env::var_os("INNOKIT_SOAK").is_some();
         let lines = FIELDS.lines().filter(|line| !line.starts_with('#'));
@@ -73,7 +73,7 @@ impl Edit {
         field.copy_from_slice(&new.to_be_bytes()[8 - len..]);
     }
 
-    /// Edits the field in a file and gives the page its checksum back.
+    /// Edits the field in a file and recomputes the page's checksum.
     fn apply(&self, path: &Path) {
         let file = std::fs::File::options().read(true).write(true).open(path).expect("opens");
         let mut head = vec![0; 4 * PAGE];
@@ -114,7 +114,7 @@ impl Servers {
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("bash runs");
         let mut stdin = child.stdin.take().expect("piped");
         let input = input.to_owned();
-        // A server that died does not read on.
+        // A crashed server stops reading.
         let writer = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
         let output = child.wait_with_output().expect("it ends");
         writer.join().expect("written");
@@ -126,7 +126,7 @@ impl Servers {
         assert!(output.status.success(), "{action}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// A cleanly stopped datadir with one table for each edit.
+    /// A cleanly stopped datadir with one table per edit.
     fn base(&self, tables: usize) -> PathBuf {
         let base = self.folder.path().join("base/data");
         let mut sql = "CREATE DATABASE shop; USE shop; CREATE TABLE d (i INT) ENGINE=InnoDB;\n\
@@ -143,12 +143,12 @@ impl Servers {
         self.must("init", &base, "");
         self.must("start", &base, "");
         self.must("sql", &base, &sql);
-        // All is purged: nothing of it is left to the server that is to judge, which would come by an edited page on its own, sooner or later.
+        // Purge is complete. Otherwise the judging server would sooner or later purge its way into an edited page on its own.
         self.must("stop", &base, "");
         base
     }
 
-    /// A copy of the base in which the tables of `edits` are edited.
+    /// A copy of the base with the edits applied to their tables.
     fn edited(&self, base: &Path, edits: &BTreeMap<usize, Edit>) -> PathBuf {
         let folder = self.folder.path().join("run");
         drop(std::fs::remove_dir_all(&folder));
@@ -161,7 +161,7 @@ impl Servers {
         folder.join("data")
     }
 
-    /// What the server says to each table, until one of them kills it; so many seconds later it must still be there.
+    /// The server's answer about each table, until one of them crashes it. `seconds` later it must still be running.
     fn first_use(&self, datadir: &Path, edits: &BTreeMap<usize, Edit>, seconds: u32) -> BTreeMap<usize, Judgment> {
         self.must("start", datadir, "");
         let mut sql = "USE shop;\n".to_owned();
@@ -175,7 +175,7 @@ impl Servers {
                  CHECK TABLE t{table};\nDO SLEEP({seconds});\nSELECT 'END {table};';\n"
             );
         }
-        // Two streams, told apart by the line numbers that the client names.
+        // Two streams, matched by the line numbers that the client prints.
         let output = self.script("sql", datadir, &sql);
         let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         let mut judged = BTreeMap::new();
@@ -201,10 +201,10 @@ impl Servers {
         judged
     }
 
-    /// What the server says to one table by itself.
+    /// The server's answer about one table alone.
     ///
-    /// It purges what was deleted on its own, as soon as it comes to it. What that makes of a table it may say, or die of, only when it is
-    /// at the next one, which then is judged in its place.
+    /// Purge runs in the background. It may complain about a table, or crash on it, only while the next table is being tried, which would
+    /// then be judged in its place.
     fn judge_alone(&self, base: &Path, table: usize, edit: &Edit) -> Judgment {
         const PURGED_S: u32 = 10;
         let edits = BTreeMap::from([(table, edit.clone())]);
@@ -213,10 +213,10 @@ impl Servers {
     }
 }
 
-/// Findings by table: severity and reason.
+/// Severity and reason of the findings, by table.
 type Found = BTreeMap<usize, Vec<(String, String)>>;
 
-/// What `innokit COMMAND` finds in the tables, by table: severity and reason.
+/// Severity and reason of what `innokit COMMAND` finds, by table.
 fn found(command: &[&str], datadir: &Path) -> Found {
     let run = innokit().args(command).args(["--json", "--max-findings", "100000"]).arg(datadir).output();
     let output = run.expect("innokit runs");
@@ -232,7 +232,7 @@ fn found(command: &[&str], datadir: &Path) -> Found {
     found
 }
 
-/// What innokit and the server do not agree on, if anything.
+/// How innokit and the server disagree, if they do.
 fn disagreement(
     kind: &str,
     edit: &Edit,

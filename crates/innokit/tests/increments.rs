@@ -1,5 +1,5 @@
-//! Incremental backups that mariadb-backup takes of a busy server. `innokit recover` turns a full backup and its increments into the same
-//! bytes as the tool. Increments that are damaged or do not belong together are refused before anything is written.
+//! Incremental backups of a busy server by mariadb-backup. `innokit recover` turns a full backup and its increments into the same bytes as
+//! the tool. Increments that are damaged or do not belong together are refused before anything is written.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod backup_lab;
@@ -45,8 +45,8 @@ fn is_done(server: &Server, full: &str, increments: &[&str], to: Option<&str>) -
     run.text
 }
 
-/// A server under load with a full backup and two increments. Between them, tables and databases are created, altered, renamed and dropped.
-/// Not while one is taken: the tool that ours is compared with then sometimes fails, or leaves a table under two names.
+/// A server under load with a full backup and two increments. Tables and databases are created, altered, renamed and dropped between the
+/// backups. Not during one: the tool then sometimes fails, or leaves a table under two names.
 fn taken(kind: &'static str) -> Server {
     let mut server = Server::start(kind);
     server.script(
@@ -96,8 +96,8 @@ fn is_what_the_tool_makes(server: &Server) {
     }
     let files = |name| {
         let mut files = contents(server, name);
-        // Neither log holds anything, but the header of ours has the same checkpoint in another slot. What the other file says is in other
-        // files of the backup too.
+        // Both logs are empty, but ours has the same checkpoint in another header slot. The content of the other file is in other files of
+        // the backup too.
         files.remove(Path::new("ib_logfile0"));
         files.remove(Path::new("xtrabackup_binlog_pos_innodb"));
         // If no checkpoint lies between two increments, the tool keeps the older end of the log in its note.
@@ -118,7 +118,7 @@ fn assert_equal(server: &Server, ours: &BTreeMap<PathBuf, Vec<u8>>, theirs: &BTr
     assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>(), "{}", server.kind);
     let different = ours.iter().filter(|(name, bytes)| theirs[*name] != **bytes);
     let told = different.map(|(name, bytes)| (name, bytes.len(), theirs[name].len(), differ(bytes, &theirs[name])));
-    // The content of a freed page does not matter: the tool writes some of them and leaves others.
+    // The content of freed pages does not matter: the tool writes some of them and skips others.
     let told: Vec<_> = told.filter(|(_, ours, theirs, pages)| ours != theirs || !pages.is_empty()).collect();
     assert!(told.is_empty(), "{}: {told:?}", server.kind);
 }

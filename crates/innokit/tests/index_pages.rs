@@ -1,4 +1,4 @@
-//! Every index page of every datadir that the real servers wrote keeps every rule of index pages.
+//! Every index page in every datadir written by the real servers satisfies every rule of index pages.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -21,7 +21,7 @@ use format::schema::IndexDef;
 use sha2::{Digest, Sha256};
 use trees::{Tablespace, definitions, open_datadir};
 
-/// All datadirs that are made.
+/// Every datadir that the script makes.
 #[derive(Debug, Default)]
 struct Seen {
     pages: u64,
@@ -91,7 +91,7 @@ fn every_index_page_of_the_servers_keeps_every_rule() {
     assert!(wrong.is_empty(), "{} findings:\n{}", wrong.len(), wrong[..wrong.len().min(100)].join("\n"));
 }
 
-/// A row of the compressed tables: id, a, b, c as they are stored.
+/// A row of the compressed tables as stored: id, a, b, c.
 type Row = (u32, u32, Vec<u8>, Vec<u8>);
 
 /// The server's `LEFT(SHA2(number, 256), 32)`.
@@ -99,7 +99,7 @@ fn letters(number: u32) -> String {
     Sha256::digest(number.to_string()).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What `scripts/make-datadirs.sh` leaves in every compressed table.
+/// The rows that `scripts/make-datadirs.sh` leaves in every compressed table.
 fn expected_rows() -> Vec<Row> {
     let row = |id: u32| {
         let b = if id.is_multiple_of(4) { format!("new {}", letters(id * 3)) } else { format!("name {}", letters(id)) };

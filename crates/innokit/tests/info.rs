@@ -1,4 +1,4 @@
-//! `innokit info` on real tablespaces, sound and damaged, and on files that are none.
+//! `innokit info` on real tablespaces, intact and damaged, and on files that are not tablespaces.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail tests")]
 
@@ -14,7 +14,7 @@ fn info(options: &[&str], paths: &[&Path]) -> Output {
     innokit().arg("info").args(options).args(paths).output().expect("innokit runs")
 }
 
-/// The document about one file, and the exit status.
+/// The JSON document about one file, and the exit status.
 fn described(path: &Path) -> (Value, Option<i32>) {
     let output = info(&["--json"], &[path]);
     let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -54,7 +54,7 @@ fn a_mysql_table_is_described_with_the_names_of_its_own_dictionary() {
     assert_eq!(flags, ["POST_ANTELOPE", "ATOMIC_BLOBS", "SDI"]);
 }
 
-/// As `fixtures/*/MANIFEST.toml` says: 800 (or 200) rows were inserted and each tenth deleted, in a table with three indexes.
+/// See `fixtures/*/MANIFEST.toml`: 800 (or 200) rows inserted and every tenth deleted, in a table with three indexes.
 #[test]
 fn every_index_counts_the_rows_that_the_server_left_in_the_table() {
     for (name, rows_left) in [
@@ -169,7 +169,7 @@ fn a_file_that_cannot_be_read_ends_in_status_2_and_the_others_are_described() {
     let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(output.status.code(), Some(2));
     let kinds: Vec<_> = rows(&document, "files").iter().map(|file| file["kind"].as_str()).collect();
-    // The directory stands for the files in it.
+    // A directory means the files in it.
     assert_eq!(kinds, [None, Some("tablespace"), Some("tablespace")]);
     assert!(document["files"][0]["error"].as_str().is_some_and(|why| why.contains("No such file")), "{document}");
 }
@@ -208,7 +208,7 @@ fn a_map_is_drawn_as_svg_and_as_png_without_fonts() {
     }
     let (png, _) = map("map.png");
     assert!(png.starts_with(b"\x89PNG\r\n\x1a\n") && png.len() > 2000);
-    // No font of the machine is asked for, so the picture is the same everywhere and every time.
+    // The picture uses no font of the machine, so it is the same everywhere.
     assert_eq!(png, map("again.png").0);
 }
 
@@ -223,7 +223,7 @@ fn a_map_of_thousands_of_pages_of_every_age_stays_small() {
     roxmltree::Document::parse(&svg).expect("XML");
 }
 
-/// The picture of the README is what the command above it draws.
+/// The README's picture is what the command above it draws.
 #[test]
 fn the_picture_of_the_readme_is_what_innokit_draws() {
     let dir = Dir::new();
@@ -256,7 +256,7 @@ fn a_map_is_refused_for_several_files_for_no_tablespace_and_over_its_own_file() 
     assert_eq!(std::fs::read(&disguised).expect("read"), before);
 }
 
-/// Seals a page of a MySQL tablespace of 16 KiB pages.
+/// Reseals a 16 KiB page of a MySQL tablespace.
 fn seal(bytes: &mut [u8], number: usize, act: impl FnOnce(&mut [u8])) {
     let format = format::SpaceFormat::from_page0(bytes).expect("a tablespace");
     let page = &mut bytes[number * 16384..][..16384];

@@ -1,5 +1,5 @@
-//! `innokit innochecksum` and MySQL's own `innochecksum`, side by side: the same output, the same files and the same exit status, but
-//! for the differences in one table, which `docs/innochecksum.md` repeats.
+//! `innokit innochecksum` and MySQL's own `innochecksum` side by side: the same output, files and exit status, except for one table of
+//! differences, which `docs/innochecksum.md` repeats.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use common::{Dir, repository};
 use innochecksum_matrix::{Case, Observed, Tool, cases, observe};
 
-/// Sets of options; `-` at the end stands for reading standard input.
+/// Sets of options; `-` at the end means reading standard input.
 const OPTIONS: [&[&str]; 16] = [
     &[],
     &["-S"],
@@ -31,8 +31,8 @@ const OPTIONS: [&[&str]; 16] = [
     &["-w", "crc32", "-"],
 ];
 
-/// One way in which the two may differ: the first cell of its row in the documentation, the files it is about (all of whose names
-/// contain one of these), and whether the difference that was seen is this one.
+/// A permitted difference: the first cell of its row in the documentation, the files it concerns (their names contain one of these), and a
+/// test whether an observed difference is this one.
 struct Difference {
     name: &'static str,
     files: &'static [&'static str],
@@ -40,13 +40,13 @@ struct Difference {
 }
 
 impl Difference {
-    /// It is about command lines, not files.
+    /// It concerns command lines, not files.
     fn is_about_lines(&self) -> bool {
         self.files.iter().all(|part| part.starts_with("line: "))
     }
 }
 
-/// A difference that was seen.
+/// An observed difference.
 struct Seen<'a> {
     options: &'a [&'a str],
     original: &'a Observed,
@@ -100,10 +100,9 @@ const DIFFERENCES: [Difference; 10] = [
         name: "doublewrite files",
         files: &["dblwr"],
         is: |seen| {
-            // Standard input has no name that would say what the file is. The original then takes the first copy for page 0 of a
-            // tablespace, so that a crashed server's last writes decide whether it refuses the file, reads on in another page size or
-            // dies; ours asks all copies for the page size. Nothing can be asked of the two together, only that ours ends in order,
-            // which the caller asserts.
+            // On standard input, no name identifies a doublewrite file. The original then takes the first copy for page 0 of a tablespace,
+            // so a crashed server's last writes decide whether it refuses the file, continues with another page size or crashes. Ours asks
+            // all copies for the page size. The two cannot be compared; the caller asserts only that ours ends normally.
             let is_nameless = seen.options.last() == Some(&"-");
             seen.ours.status == Some(0)
                 || (seen.writes() && seen.ours.text("stderr").contains("doublewrite file"))
@@ -130,7 +129,7 @@ const DIFFERENCES: [Difference; 10] = [
     },
 ];
 
-/// The differences that explain what was seen.
+/// The permitted differences that explain an observed one.
 fn explain<'d>(name: &str, seen: &Seen<'_>) -> Vec<&'d str> {
     let about = |difference: &&Difference| difference.files.iter().any(|part| name.contains(part));
     DIFFERENCES
@@ -194,7 +193,7 @@ fn the_documentation_lists_every_difference() {
     }
 }
 
-/// Command lines, with FILE for a damaged tablespace and GOOD for a sound one. None of them asks for help or version.
+/// Command lines, with FILE for a damaged tablespace and GOOD for an intact one. None asks for help or version.
 const COMMAND_LINES: &str = "\
     --bogus FILE|--st 3 FILE|--sta=3 FILE|--skip-count FILE|--enable-count FILE|--loose-bogus FILE|--loose-count FILE|--count=0 FILE|\
     --count=TRUE FILE|--count=on FILE|--count=x FILE|--count= FILE|--skip-count=1 FILE|--skip-count=0 FILE|--enable-count=1 FILE|\
@@ -240,7 +239,7 @@ fn a_locked_file_is_refused_in_the_originals_words() {
     let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).expect("opened");
     for options in [&["-S"][..], &["-w", "none"], &["-c"]] {
         let run = |tool| {
-            // Gathering what a run left reads the file, which lets go of all locks that this process has on it.
+            // Gathering what a run left opens and closes the file, which drops all POSIX locks that this process holds on it.
             rustix::fs::fcntl_lock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).expect("locked");
             innochecksum_matrix::run(tool, dir.path(), options, &["t.ibd"], None)
         };
@@ -290,7 +289,7 @@ fn the_binary_answers_to_the_originals_name() {
 fn mariadb_tablespaces_get_the_verdict_of_mariadbs_tool() {
     let mut compared = 0;
     for case in cases().iter().filter(|case| case.name.contains("mariadb")) {
-        // Its own tool stumbles over the doublewrite area, needs page 0, and leaves a missing page to others.
+        // Its own tool stumbles over the doublewrite area, needs page 0, and does not report missing pages.
         if ["system", "zeroed-page-0"].iter().any(|part| case.name.contains(part)) {
             continue;
         }
@@ -302,7 +301,7 @@ fn mariadb_tablespaces_get_the_verdict_of_mariadbs_tool() {
     assert!(compared > 25, "{compared}");
 }
 
-/// The tables of indexes, without the line that MariaDB's tool prints between them for its own developers.
+/// The tables of indexes, without the debugging line that MariaDB's tool prints between them.
 fn tables(observed: &Observed) -> Vec<String> {
     let text = observed.text("stdout");
     let details = text.lines().filter(|line| line.contains("index id="));
@@ -330,7 +329,7 @@ fn mariadbs_index_options_print_what_its_tool_prints() {
 fn an_interrupted_rewrite_is_noted_by_a_check_and_completed_by_the_next_write() {
     let dir = Dir::new();
     let path = dir.file("t.ibd", &common::fixture("mysql-9.7/dynamic-16k.ibd"));
-    // A journal that was never finished: nothing had been written in place yet.
+    // An incomplete journal: nothing has been written in place yet.
     dir.file("t.ibd.innochecksum-journal", b"INNOKRW1 and no more");
     let run = |options: &[&str]| innochecksum_matrix::run(Tool::Ours, dir.path(), options, &["t.ibd"], None);
     let check = run(&[]);

@@ -1,5 +1,4 @@
-//! `innokit innochecksum --write`, killed again and again over a tablespace of 100 MB: every page is old or new, and the next run
-//! finishes.
+//! `innokit innochecksum --write` on a 100 MB tablespace, killed over and over: every page is old or new, and the next run completes.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -16,13 +15,13 @@ use format::{Algorithm, PageId, SpaceFormat, Verdict, verify_page};
 const PAGE: usize = 16384;
 const PAGES: usize = 6400;
 const KILLS: usize = 50;
-/// Some end before they are killed: how long one takes depends on what else the machine has to do.
+/// Some runs end before they are killed: how long one takes depends on the machine's load.
 const RUNS_MAX: usize = 20 * KILLS;
-/// Each run asks for the next of these, so that there is always something to write.
+/// Each run asks for the next algorithm, so there is always something to write.
 const TARGETS: [(&str, Algorithm); 3] =
     [("none", Algorithm::None), ("innodb", Algorithm::Innodb), ("crc32", Algorithm::Crc32)];
 
-/// A tablespace as large as wanted: page 0, and copies of the other pages, each with its own number and a right checksum.
+/// A tablespace of any size: page 0 and copies of the other pages, each with its own page number and a correct checksum.
 fn large_tablespace() -> Vec<u8> {
     let source = fixture("mysql-9.7/dynamic-16k.ibd");
     let mut bytes = source[..PAGE].to_vec();
@@ -46,7 +45,7 @@ fn write(path: &Path, target: &str, more: &[&str]) -> Command {
     command
 }
 
-/// The checksum that each page carries; `None` for a page that is neither old nor new: torn, or changed elsewhere.
+/// The checksum stored in each page; `None` for a page that is neither old nor new: torn, or changed elsewhere.
 fn states(path: &Path, original: &[u8]) -> Vec<Option<Algorithm>> {
     let bytes = std::fs::read(path).expect("read");
     assert_eq!(bytes.len(), original.len());
@@ -63,8 +62,8 @@ fn states(path: &Path, original: &[u8]) -> Vec<Option<Algorithm>> {
         .collect()
 }
 
-/// What a power cut might have done on top: half of the first page that a whole journal holds did not reach the disk. Whether
-/// there is such a journal.
+/// Simulates a power cut on top: half of the first page in a complete journal does not reach the disk. Returns whether there is such a
+/// journal.
 fn lose_sectors(path: &Path, journal: &Path) -> bool {
     let offset = first_saved_page(&std::fs::read(journal).unwrap_or_default());
     if let Some(offset) = offset {
@@ -74,7 +73,7 @@ fn lose_sectors(path: &Path, journal: &Path) -> bool {
     offset.is_some()
 }
 
-/// The place of the first page in the first batch of a shadow file (`crates/flow/src/rewrite/shadow.rs`), if that is whole.
+/// The offset of the first page in the first batch of a shadow file (`crates/flow/src/rewrite/shadow.rs`), if that batch is complete.
 fn first_saved_page(journal: &[u8]) -> Option<u64> {
     let opening = journal.get(..64)?;
     let batch = journal.get(4096..)?;
@@ -83,13 +82,13 @@ fn first_saved_page(journal: &[u8]) -> Option<u64> {
     let body_len = usize::try_from(long(40)?.checked_add(long(48)?)?).ok()?;
     let body = batch.get(64..)?.get(..body_len)?;
     let is_whole = word(60)? == checksum::crc32c(&batch[..60]) && word(56)? == checksum::crc32c(body);
-    // What an older chain left lies behind a new one.
+    // Leftovers of an older chain may follow the new one.
     let is_next = batch[8..24] == opening[8..24] && long(24)? == 1;
     let piece = 64 + 8 + usize::try_from(word(68)?).ok()?;
     if is_whole && is_next { long(piece + 8) } else { None }
 }
 
-/// Deterministic numbers below `limit` (xorshift), so that a failure can be repeated as far as the clock allows.
+/// Deterministic numbers below `limit` (xorshift), so a failure can be repeated as far as timing allows.
 struct Numbers(u64);
 
 impl Numbers {
@@ -112,13 +111,13 @@ fn fifty_kills_leave_every_page_old_or_new_and_the_next_run_finishes() {
 
     let begin = Instant::now();
     assert!(write(&path, "innodb", &[]).status().expect("runs").success());
-    // How long a run takes, as far as is known: each that was not killed in time took less.
+    // An upper bound on how long a run takes, lowered by each run that ends before it is killed.
     let mut whole_us = u64::try_from(begin.elapsed().as_micros()).expect("short");
 
     let seed = 0x9E37_79B9_7F4A_7C15;
     let mut random = Numbers(seed);
     let (mut interrupted, mut mixed, mut journals, mut torn, mut lost) = (0, 0, 0, 0, 0);
-    // What the run before left in a journal, which the next one completes before its own work.
+    // The journal of the previous run, which the next one completes before its own work.
     let mut pending = Vec::new();
     for (kill, (target, wanted)) in (0..RUNS_MAX).zip(TARGETS.into_iter().cycle()) {
         if interrupted == KILLS {
@@ -137,7 +136,7 @@ fn fifty_kills_leave_every_page_old_or_new_and_the_next_run_finishes() {
         let ragged = after.iter().filter(|state| state.is_none()).count();
         torn += ragged;
         if ragged > 0 {
-            // Only pages in the journal may be torn in place; a run over page 0 alone has to complete it.
+            // Only pages in the journal may be torn in place. A run over page 0 alone must complete the journal.
             assert!(journal.exists(), "kill {kill}: {ragged} torn pages and no journal (seed {seed:#x})");
             assert!(write(&path, target, &["--page", "0"]).status().expect("runs").success());
             after = states(&path, &original);

@@ -1,8 +1,8 @@
-//! Every kind of page that real servers write: sound ones are found sound (with their keys and, as far as can be, without), and
-//! one damaged byte in any part of a page that the server's checksums cover is found, on the page where it lies.
+//! Every kind of page that real servers write. Intact ones pass, with their keys and as far as possible without. One damaged byte is found,
+//! and reported on its page, wherever the server's checksums cover it.
 //!
-//! The datadirs are those of `scripts/make-datadirs.sh --with encrypted,compressed`. Each [`Layout`] says for each way of storing a
-//! page which bytes nothing covers: those bytes the server neither verifies nor uses, and a change to them is no damage.
+//! The datadirs are those of `scripts/make-datadirs.sh --with encrypted,compressed`. For each way of storing a page, [`Layout`] lists the
+//! bytes that the server neither verifies nor uses. Changing one of those is no damage.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -30,7 +30,7 @@ fn findings(document: &Value) -> &Vec<Value> {
     document["findings"].as_array().expect("findings")
 }
 
-// --- Nothing sound is called anything else ---------------------------------------------------------------------------------
+// --- No false alarms --------------------------------------------------------------------------------------------------------
 
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
@@ -43,18 +43,18 @@ fn with_their_keys_all_files_are_sound_to_the_last_page() {
     }
 }
 
-/// MySQL's checksum lies under the encryption, MariaDB's (also) over it.
+/// MySQL computes its checksum before encrypting the page, MariaDB (also) after.
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn without_keys_nothing_is_called_corrupt_and_what_cannot_be_verified_says_why() {
     for (name, is_mysql) in [("mysql-16k-tde", true), ("mariadb-16k-enc", false), ("mariadb-16k-crc32-enc", false)] {
         let (document, status) = check_with(&all_datadirs().join(name), &[]);
-        // The dictionaries are encrypted too: whether all tables are here stays undecided.
+        // The dictionaries are encrypted too, so whether any table is missing stays undecided.
         assert_eq!((status, total(&document, "corrupt")), (2, 0), "{name}: {:#}", document["findings"]);
         assert_eq!(total(&document, "unverifiable") > 1000, is_mysql, "{name}: {:#}", document["totals"]);
         for finding in findings(&document) {
             assert_eq!(finding["severity"], "undecided", "{name}: {finding:#}");
-            // Without its key MySQL's dictionary cannot say either whether all tables are here.
+            // Without its key, MySQL's dictionary cannot tell whether any table is missing either.
             let reason = finding["reason"].as_str().expect("a reason");
             assert!(["encrypted_no_key", "dictionary_unread"].contains(&reason), "{name}: {finding:#}");
             assert!(finding["message"].as_str().is_some_and(|words| words.contains("encrypted, and there is no key")));
@@ -87,7 +87,7 @@ fn a_wrong_key_is_an_error_that_says_so_and_never_damage() {
     }
 }
 
-/// The keyring with the same names and other keys.
+/// The same keyring with different keys under the same names.
 fn other_keys(keyring: &str) -> String {
     let mut document: Value = serde_json::from_str(keyring).expect("the component's file is JSON");
     let elements = document["elements"].as_array_mut().expect("elements");
@@ -123,15 +123,15 @@ fn path_of(file: &str) -> PathBuf {
     folder.join(fitting.first().unwrap_or_else(|| panic!("no {file}")))
 }
 
-/// Whether the first extent descriptors count the page as used: damage to a free page is nobody's loss.
+/// Whether the first extent descriptors have the page in use. Damage to a free page loses nothing.
 fn in_use(page0: &[u8], page: usize) -> bool {
     const DESCRIPTORS: usize = 150;
-    // 16 KiB: extents of 64 pages, descriptors of 40 bytes with their bitmap at 24, and in each pair of bits the low one "free".
+    // With 16 KiB pages: 64 pages per extent, 40 bytes per descriptor, its bitmap at 24, and the low bit of each pair means "free".
     let byte = DESCRIPTORS + 40 * (page / 64) + 24 + page % 64 / 4;
     page0.get(byte).is_some_and(|bits| byte < page0.len() - 64 && bits >> (page % 4 * 2) & 1 == 0)
 }
 
-/// Pages of this kind in the file, in use, below the second page of descriptors.
+/// Pages of this kind that are in use, before the second descriptor page.
 fn pages_of(bytes: &[u8], size: usize, kind: &Kind) -> Vec<usize> {
     let Kind(_, _, layout, wanted) = kind;
     let pages = bytes.chunks_exact(size).enumerate().skip(1).take(size / 64 * 64 - 1);
@@ -143,8 +143,8 @@ fn pages_of(bytes: &[u8], size: usize, kind: &Kind) -> Vec<usize> {
         .collect()
 }
 
-/// Damages a byte in each of many pages, checks, and compares the pages that were found with those that had to be. The number of
-/// bytes; what was not as it should be goes to `faults`.
+/// Damages one byte in each of many pages, checks the file, and compares the reported pages with the expected ones. Returns the number of
+/// bytes; mismatches go to `faults`.
 fn damage_each_place(kind: &Kind, faults: &mut Vec<String>) -> usize {
     let Kind(title, file, layout, _) = kind;
     let source = path_of(file);
@@ -165,7 +165,7 @@ fn damage_each_place(kind: &Kind, faults: &mut Vec<String>) -> usize {
     };
     let places = layout.places(&bytes[pages[0] * size..][..size]).len();
     for first in (0..places).step_by(pages.len()) {
-        // Where a page's stored part ends differs from page to page.
+        // The end of the stored part differs from page to page.
         let place_of = |(page, place): (&usize, usize)| {
             Some((*page, layout.places(&bytes[page * size..][..size]).get(place)?.clone()))
         };
@@ -209,8 +209,8 @@ fn one_damaged_byte_in_any_kind_of_mariadb_page_is_found_where_it_lies() {
     assert!(places > 600, "{places} places");
 }
 
-/// Their checksums lie over the encrypted bytes. Of pages that are compressed as well, under the older scheme, the server does not
-/// verify it, so that it can only speak for a page.
+/// Their checksum covers the encrypted bytes. On pages that are also compressed, the server does not verify it under the older scheme, so
+/// it can only show that a page is intact.
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn without_keys_damage_to_the_encrypted_bytes_of_mariadb_is_found() {
@@ -237,9 +237,9 @@ fn without_keys_damage_to_the_encrypted_bytes_of_mariadb_is_found() {
     }
 }
 
-// --- What is told of what was opened ---------------------------------------------------------------------------------------
+// --- What is reported about opened pages ------------------------------------------------------------------------------------
 
-/// For each index that has an id, its records (with delete-marked ones): by `info`, which adds up page headers, and by `table count`,
+/// The records of each index by id, delete-marked ones included: once from `info`, which adds up page headers, and once from `table count`,
 /// which walks the tree.
 fn records(path: &Path, keys: &[String]) -> [Vec<(u64, u64)>; 2] {
     let run = |command: &[&str]| -> Value {
@@ -271,7 +271,7 @@ fn with_their_keys_files_are_described_as_if_they_were_plain() {
         let mut tables = 0;
         for entry in std::fs::read_dir(all_datadirs().join(name).join("shop")).expect("a directory") {
             let path = entry.expect("an entry").path();
-            // MariaDB keeps the definition of columns that were added or dropped instantly as one record more.
+            // MariaDB stores the definition of instantly added or dropped columns as one extra record.
             let is_table = path.extension().is_some_and(|extension| extension == "ibd");
             if is_table && !path.to_string_lossy().contains("/instant") {
                 let [info, count] = records(&path, &keys_of(name));
@@ -283,9 +283,9 @@ fn with_their_keys_files_are_described_as_if_they_were_plain() {
     }
 }
 
-// --- The table of it all ---------------------------------------------------------------------------------------------------
+// --- The documentation's table ----------------------------------------------------------------------------------------------
 
-/// The tests that a page of the documentation names: each exists, and each row of its tables names one.
+/// Every test that the documentation page names exists, and every row of its tables names one.
 fn assert_tests_of_page(page: &str, at_least: usize) {
     let page = std::fs::read_to_string(repository().join(page)).expect(page);
     let quoted = page.split('`').skip(1).step_by(2);
@@ -330,7 +330,7 @@ fn every_test_that_a_decision_names_exists() {
     for entry in folder {
         let path = entry.expect("an entry").path();
         let page = std::fs::read_to_string(&path).expect("a page");
-        // What is about packages is held by a target of its own, which takes too long for the suite.
+        // Packages are tested by a separate target that takes too long for the suite.
         if let Some(target) = page.split_once("**Held by** `make ").and_then(|(_, rest)| rest.split('`').next()) {
             let makefile = std::fs::read_to_string(repository().join("Makefile")).expect("Makefile");
             assert!(makefile.contains(&format!("\n{target}:")), "{}: make {target}", path.display());

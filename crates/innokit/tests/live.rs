@@ -1,5 +1,5 @@
-//! Datadirs that real servers wrote (`scripts/make-datadirs.sh`; `make test` makes them): nothing sound is called anything else,
-//! and the servers' own tools count the same pages.
+//! Datadirs of real servers (`scripts/make-datadirs.sh`, run by `make test`): no false alarms, and the same page counts as the servers' own
+//! tools.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -16,14 +16,14 @@ fn of_family(family: &str) -> Vec<(String, PathBuf)> {
     let mut dirs: Vec<_> = entries
         .map(|path| (path.file_name().expect("a name").to_string_lossy().into_owned(), path))
         .filter(|(name, path)| name.starts_with(family) && path.is_dir())
-        // Encrypted and page-compressed ones have tests of their own.
+        // Encrypted and page-compressed datadirs have their own tests.
         .filter(|(name, _)| !name.ends_with("-tde") && !name.ends_with("-enc") && !name.ends_with("-compressed"))
         .collect();
     dirs.sort();
     dirs
 }
 
-/// Pages of a file as the server's own tool counts them.
+/// The number of pages in a file according to the server's own tool.
 fn innochecksum_count(family: &str, path: &Path) -> u64 {
     let script = repository().join("scripts/server.sh");
     let output = Command::new(script).args([family, "innochecksum", "--count"]).arg(path).output().expect("runs");
@@ -36,7 +36,7 @@ fn files(document: &Value) -> &Vec<Value> {
     document["files"].as_array().expect("files")
 }
 
-/// What must hold of every datadir of a server that was shut down cleanly.
+/// What must hold for every datadir of a cleanly stopped server.
 fn assert_sound(name: &str, dir: &Path, options: &[&str]) -> Value {
     let (document, status) = check_json(dir, options);
     assert_eq!(document["findings"].as_array().map(Vec::len), Some(0), "{name}: {:#}", document["findings"]);
@@ -61,7 +61,7 @@ fn assert_family(family: &str, expected: &[&str]) {
         assert_sound(name, dir, &["--io", "auto", "--engine", "threads"]);
         for file in files(&document) {
             let path = Path::new(file["path"].as_str().expect("a path"));
-            // Their tools know tablespaces only, and do not take a later file of the system tablespace, which has no header, by itself.
+            // Their tools read only tablespaces, and cannot read a later file of the system tablespace alone because it has no header.
             if path.ends_with("ibdata2") || file["unit"] != "pages" {
                 continue;
             }
@@ -138,7 +138,7 @@ fn nothing_of_a_crashed_server_is_called_damaged() {
     }
 }
 
-/// The same page of a sound table, zeroed: lost where the log is clean, perhaps late where it is not.
+/// The same zeroed page: lost if the log is clean, possibly not yet written if it is not.
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_lost_page_is_damage_unless_the_redo_log_may_still_write_it() {

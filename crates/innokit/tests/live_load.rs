@@ -1,7 +1,7 @@
-//! `check --live` beside real servers that write: a mixed load of DML and DDL runs, and no round of checking may call anything
-//! damaged or undecided; a page damaged on purpose in an idle table is still found.
+//! `check --live` next to real servers under a mixed DML and DDL load. No round may report damage or anything undecided, and a page damaged
+//! on purpose in an idle table is still found.
 //!
-//! `INNOKIT_LIVE_SECONDS` sets how long each server and page size is under load (10 if not given).
+//! `INNOKIT_LIVE_SECONDS` sets how long each server and page size is under load (default 10).
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -19,10 +19,10 @@ use common::{check_json, repository, total};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A slow machine takes its time; this is no hope, but an end.
+/// Generous for the slowest machine: it only keeps a hung test from running forever.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// A server on a datadir of its own; killed, by its pid, when it goes out of scope.
+/// A server on its own datadir, killed by pid on drop.
 struct Server {
     kind: &'static str,
     folder: TempDir,
@@ -30,7 +30,7 @@ struct Server {
 
 impl Server {
     fn start(kind: &'static str, page_kib: u32) -> Self {
-        // Not below /tmp, where it may be memory: the reads should meet the writes on a real file system.
+        // Not below /tmp, which may be in memory: reads and writes should race on a real file system.
         let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
         let server = Self { kind, folder };
         let temporary = server.folder.path().join("tmp");
@@ -38,7 +38,7 @@ impl Server {
         let mut options = vec![
             format!("--innodb-page-size={page_kib}k"),
             format!("--tmpdir={}", temporary.display()),
-            // Little memory and an eager page cleaner, so that pages are written all the time; undo logs are cut short as they grow.
+            // A small buffer pool and an eager page cleaner keep pages being written, and undo tablespaces are truncated as they grow.
             "--innodb-buffer-pool-size=32M".to_owned(),
             "--innodb-max-dirty-pages-pct=10".to_owned(),
             "--innodb-io-capacity=1000".to_owned(),
@@ -72,7 +72,7 @@ impl Server {
         assert!(output.status.success(), "{action} {}: {}", self.kind, String::from_utf8_lossy(&output.stderr));
     }
 
-    /// A client that takes statements from its standard input.
+    /// A client that reads statements from standard input.
     fn client(&self, options: &[&str]) -> Child {
         let mut command = self.command("sql");
         let errors = self.folder.path().join("errors");
@@ -81,7 +81,7 @@ impl Server {
         piped.spawn().expect("the client runs")
     }
 
-    /// What the server answers to `statements`, all of which must succeed.
+    /// The server's answer to `statements`, all of which must succeed.
     fn sql(&self, statements: &str) -> String {
         let mut client = self.client(&["--skip-column-names"]);
         client.stdin.take().expect("piped").write_all(statements.as_bytes()).expect("written");
@@ -94,7 +94,7 @@ impl Server {
         std::fs::read_to_string(self.folder.path().join("errors")).unwrap_or_default()
     }
 
-    /// A counter of the server.
+    /// A status counter of the server.
     fn status(&self, name: &str) -> u64 {
         let answer = self.sql(&format!("SHOW GLOBAL STATUS LIKE '{name}'"));
         let number = answer.split_whitespace().last().and_then(|number| number.parse().ok());
@@ -105,12 +105,12 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let killed = self.command("kill9").stdin(Stdio::null()).output();
-        // Where it never started there is nothing to kill.
+        // A server that never started has no pid to kill.
         drop(killed);
     }
 }
 
-/// Statements that some connections send until they are told to stop.
+/// Statements that several connections send until they are stopped.
 struct Load {
     stop: Arc<AtomicBool>,
     connections: Vec<JoinHandle<()>>,
@@ -126,7 +126,7 @@ impl Load {
                 let mut stdin = client.stdin.take().expect("piped");
                 let mut answers = BufReader::new(client.stdout.take().expect("piped")).lines();
                 for round in 0.. {
-                    // One round at a time: what waits in a pipe could not be stopped.
+                    // One round at a time: statements already in the pipe could not be stopped.
                     let sent = stdin.write_all(format!("{}\nSELECT 'done';\n", statements(round)).as_bytes());
                     let answered = answers.next().is_some_and(|line| line.is_ok());
                     if stop.load(Ordering::Relaxed) || sent.is_err() || !answered {
@@ -140,7 +140,7 @@ impl Load {
         Self { connections: started.collect(), stop }
     }
 
-    /// Lets what was sent come to its end, but not for ever.
+    /// Waits for the statements already sent, but not forever.
     fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
         let deadline = Instant::now() + PATIENCE;
@@ -187,7 +187,7 @@ fn dml(round: u64) -> String {
     text
 }
 
-/// Values of up to a few hundred KiB, and transactions that are rolled back.
+/// Values of up to a few hundred KiB, and rolled-back transactions.
 fn blobs(round: u64) -> String {
     format!(
         "REPLACE INTO blobs VALUES ({}, REPEAT(UNHEX(SHA2({round}, 256)), {}));\n\
@@ -199,7 +199,7 @@ fn blobs(round: u64) -> String {
     )
 }
 
-/// Tables that come, change and go.
+/// Tables that are created, altered and dropped.
 fn ddl(round: u64) -> String {
     format!(
         "CREATE TABLE passing_{round} LIKE rows_ddl;\n\
@@ -223,22 +223,22 @@ fn seconds() -> Duration {
     Duration::from_secs(given.unwrap_or(10))
 }
 
-/// The findings of a round that are more than notices.
+/// The findings of a round that are worse than notices.
 fn alarms(document: &Value) -> Vec<&Value> {
     let findings = document["findings"].as_array().expect("findings").iter();
     findings.filter(|finding| finding["severity"] != "notice").collect()
 }
 
-/// What a run of `check --live` came to.
+/// The outcome of `check --live`.
 #[derive(Default)]
 struct Watch {
     pages: u64,
     rounds: u64,
-    /// What should not have been said.
+    /// Findings that should not have been reported.
     false_reports: Vec<String>,
 }
 
-/// What the server has done under load: pages written, and tables altered.
+/// The server's work under load: pages written and tables altered.
 struct Done {
     written: u64,
     altered: u64,
@@ -253,13 +253,13 @@ impl Done {
         Self { written: self.written - before.written, altered: self.altered - before.altered }
     }
 
-    /// Whether that was a load at all.
+    /// Whether this is enough to count as load.
     fn is_enough(&self) -> bool {
         self.written > 500 && self.altered > 5
     }
 }
 
-/// Checks under load until the time is over, and on a slow machine until the server has done enough meanwhile.
+/// Checks under load until the time is up and, on a slow machine, until the server has done enough.
 fn check_in_a_loop(server: &Server, before: &Done) -> Watch {
     let (deadline, mut watch) = (Instant::now() + seconds(), Watch::default());
     while watch.rounds < 2 || Instant::now() < deadline || !Done::by(server).since(before).is_enough() {
@@ -282,7 +282,7 @@ fn check_in_a_loop(server: &Server, before: &Done) -> Watch {
     watch
 }
 
-/// Changes a byte of a leaf page of the idle table behind the server's back; the page.
+/// Changes a byte in a leaf page of the idle table behind the server's back. Returns the page number.
 fn damage(table: &Path, page_kib: u32) -> u64 {
     let file = std::fs::OpenOptions::new().read(true).write(true).open(table).expect("the table");
     let size = u64::from(page_kib) * 1024;
@@ -334,7 +334,7 @@ fn beside_mariadb_under_load_nothing_is_called_damaged_but_what_is() {
     nothing_is_called_damaged_but_what_is("mariadb", 64);
 }
 
-/// MariaDB 11.8 has no change buffer and another undo truncation than 10.11.
+/// MariaDB 11.8 has no change buffer, and truncates undo tablespaces differently from 10.11.
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn beside_the_newest_mariadb_under_load_nothing_is_called_damaged_but_what_is() {

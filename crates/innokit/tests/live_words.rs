@@ -1,4 +1,4 @@
-//! Against real servers: quiet beside a healthy one, and the commands that a report names do what it says.
+//! With real servers: silent next to a healthy one, and the commands that a report suggests do what it says.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod broken_table;
@@ -11,7 +11,7 @@ use broken_table::Ibd;
 use common::{all_datadirs, check, check_json, repository};
 use tempfile::TempDir;
 
-/// A server on a datadir of its own; killed, by its pid, when it goes out of scope.
+/// A server on its own datadir, killed by pid on drop.
 struct Server {
     kind: &'static str,
     folder: TempDir,
@@ -19,7 +19,7 @@ struct Server {
 
 impl Server {
     fn start(kind: &'static str) -> Self {
-        // The servers are fetched by the script that makes the datadirs.
+        // The script that makes the datadirs installs the servers.
         assert!(all_datadirs().exists());
         let server = Self { kind, folder: TempDir::new().expect("a folder") };
         server.script("init", &[]);
@@ -65,7 +65,7 @@ fn quiet_beside_a_healthy_server_and_an_index_comes_back(kind: &'static str) {
     }
     let run = check(&server.datadir(), &["--live", "-q"]);
     assert_eq!((run.status, run.text.as_str(), run.errors.as_str()), (0, "", ""), "{kind}");
-    // A datadir that a server has open is named where nobody said so.
+    // Without `--live`, a datadir that a server has open is reported as such.
     assert!(check(&server.datadir(), &[]).text.contains("check with --live"), "{kind}");
 
     server.script("stop", &["0"]);
@@ -90,7 +90,7 @@ fn quiet_beside_a_healthy_server_and_an_index_comes_back(kind: &'static str) {
         }
         let checked = server.sql("CHECK TABLE shop.t EXTENDED");
         assert!(checked.contains("OK"), "{kind}: {checked}");
-        // The same keys, whichever comes first.
+        // The same keys in any order.
         let keys = |text: &str| {
             let mut keys: Vec<String> = text
                 .split("\\n")

@@ -1,5 +1,5 @@
-//! Redo logs, binary logs and doublewrite files of real servers: sound ones are found sound, also after `kill -9`, and one flipped
-//! byte is named with its LSN or its position.
+//! Redo logs, binary logs and doublewrite files of real servers: intact ones pass, also after `kill -9`, and one flipped byte is reported
+//! with its LSN or position.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -66,7 +66,7 @@ fn redo_copy(datadir: &str) -> (Dir, Vec<PathBuf>) {
     (dir, copies)
 }
 
-/// The findings after the byte at `at` of `file` was flipped, and the exit status; the byte is put back.
+/// Flips the byte at `at` of `file`, and restores it. Returns the findings and the exit status.
 fn with_flip(file: &Path, at: u64, look_at: &Path) -> (Vec<Value>, i32) {
     use std::os::unix::fs::FileExt;
     let handle = std::fs::OpenOptions::new().read(true).write(true).open(file).expect("opens");
@@ -108,14 +108,14 @@ fn a_flipped_byte_in_any_block_of_a_mysql_log_is_named_with_its_lsn() {
         let blocks = ((bytes.len() as u64 - 2048) / 512).min(left);
         left -= blocks;
         let is_last = left == 0;
-        // Where the log ended in its last file is up to the server: it may have few blocks there, or none.
+        // The log's end in its last file is up to the server: it may have few blocks there, or none.
         let tried = if blocks > 3 { vec![0, blocks / 3, blocks - 2, blocks - 1] } else { Vec::new() };
         for block in tried {
             for within in [0, 5, 100, 510] {
                 let lsn = big_endian(&bytes, 8) + block * 512;
                 let (found, status) = with_flip(file, 2048 + block * 512 + within, dir.path());
                 let named = found.iter().find(|finding| finding["lsn"].as_u64().is_some_and(|at| at - at % 512 == lsn));
-                // The log's very last block may be a write that was cut; then the log ends before it.
+                // The log's last block may be a torn write. Then the log ends before it.
                 let torn = is_last && block == blocks - 1;
                 let torn_at = |finding: &Value| finding["reason"] == "torn_log_end";
                 assert!(named.is_some() || (torn && found.iter().any(torn_at)), "{lsn} byte {within}: {found:#?}");
@@ -173,7 +173,7 @@ fn spare_files_of_the_log_are_not_read() {
 
 // --- Binary logs -----------------------------------------------------------------------------------------------------------
 
-/// Binary logs, the last one left open by `kill -9`, and whatever else is in the datadir.
+/// Binary logs, the last one left open by `kill -9`, and the rest of the datadir.
 fn datadir_with_binlogs(kind: &str, options: &[&str], session: &str) -> Dir {
     let dir = Dir::new();
     let datadir = dir.path().join("data").to_string_lossy().into_owned();
@@ -196,7 +196,7 @@ fn binlogs(dir: &Dir) -> Vec<PathBuf> {
     paths.filter(|path| path.exists()).collect()
 }
 
-/// Where each event begins, and its length.
+/// Offset and length of each event.
 fn events(log: &[u8]) -> Vec<(usize, usize)> {
     let mut events = Vec::new();
     let mut at = 4;
@@ -258,7 +258,7 @@ fn binary_logs_of_mariadb_are_verified_event_by_event() {
     assert_eq!((rows(&document, "relay log").len(), status), (1, 0), "{:#}", document["files"]);
 }
 
-/// Puts a keyring beside the datadir that its server is to use; the program's own manifests are those of `all_datadirs`.
+/// Puts a keyring beside the datadir for its server to use. The server program's own manifests come with `all_datadirs`.
 fn keyring(dir: &Dir) -> PathBuf {
     let keys = dir.path().join("keys");
     all_datadirs();
@@ -268,8 +268,8 @@ fn keyring(dir: &Dir) -> PathBuf {
     keys
 }
 
-/// What must hold of logs that are encrypted: with the key each unit is verified and damage is named, without it nothing is
-/// called damaged, and a wrong key is said to be one.
+/// What must hold for encrypted logs: with the key each unit is verified and damage is named, without it nothing is called damaged, and a
+/// wrong key is reported as such.
 fn assert_encrypted(log: &Path, option: &str, right: &Path, wrong: &Path, unit: &str) -> u64 {
     let with = |keys: &Path| check_json(log, &[option, &keys.to_string_lossy()]);
     let (document, status) = with(right);
@@ -283,7 +283,7 @@ fn assert_encrypted(log: &Path, option: &str, right: &Path, wrong: &Path, unit: 
     units(&document, unit, "ok")
 }
 
-/// The findings with `keys` after the byte at `at` of `log` was flipped.
+/// The findings with `keys` after flipping the byte at `at` of `log`.
 fn with_flip_and_keys(log: &Path, at: usize, option: &str, keys: &Path) -> (Vec<Value>, i32) {
     let sound = std::fs::read(log).expect("readable");
     let mut bytes = sound.clone();
@@ -294,7 +294,7 @@ fn with_flip_and_keys(log: &Path, at: usize, option: &str, keys: &Path) -> (Vec<
     (findings(&document).clone(), status)
 }
 
-/// A keyring like `keys` with each key changed, and one without the keys asked for.
+/// A copy of the keyring `keys` with every key changed, and one without the needed keys.
 fn wrong_keyrings(dir: &Dir, keys: &Path) -> [PathBuf; 2] {
     let mut keyring: Value = serde_json::from_slice(&std::fs::read(keys).expect("readable")).expect("JSON");
     for element in keyring["elements"].as_array_mut().expect("keys") {
@@ -316,7 +316,7 @@ fn encrypted_logs_of_mysql_are_verified_with_their_keyring() {
     let datadir = dir.path().join("data").to_string_lossy().into_owned();
     server("mysql", &["init", &datadir, "--skip-disable-log-bin", "--log-bin=binlog"], "");
     let keys = keyring(&dir);
-    // A server that has nothing to do, until it is killed, writes its pages, and then drops the log that they no longer need.
+    // A server that idles until it is killed writes its pages, and then removes the log files that are no longer needed.
     let options = ["--innodb-redo-log-encrypt=ON", "--binlog-encryption=ON", "--innodb-idle-flush-pct=0"];
     server("mysql", &[&["start", datadir.as_str()][..], &options].concat(), "");
     let insert = "INSERT INTO t SELECT id + (SELECT MAX(id) FROM t), REPEAT('b', 800) FROM t;\n".repeat(6);
@@ -334,7 +334,7 @@ fn encrypted_logs_of_mysql_are_verified_with_their_keyring() {
         let blocks = assert_encrypted(&redo, "--keyring", &keys, wrong, "log_blocks");
         assert!(blocks > 100, "{blocks} blocks");
     }
-    // The file with the most encrypted blocks that belong where they lie.
+    // The file with the most encrypted blocks that are in their right place.
     let blocks_of = |path: &PathBuf| {
         let bytes = std::fs::read(path).expect("readable");
         let first = big_endian(&bytes, 8) / 512 + 1;

@@ -11,13 +11,13 @@ use common::{Dir, fixture};
 
 const LIMIT_MIB: u64 = 200;
 
-/// What `table check` may take, whatever the table.
+/// Limit for `table check` on any table, MiB.
 const TABLE_LIMIT_MIB: u64 = 256;
 
-/// What `table export` may take, whatever the table.
+/// Limit for `table export` on any table, MiB.
 const ROWS_LIMIT_MIB: u64 = 512;
 
-/// Checks a file with the defaults; the process's peak of resident memory, MiB, as it says itself from the kernel's count.
+/// Checks a file with the defaults. Returns the process's peak resident memory in MiB, which it reports from the kernel's count.
 fn peak_of(path: &std::path::Path) -> (u64, String) {
     peak(&["check", "--verbose"], path)
 }
@@ -55,7 +55,7 @@ fn damage_on_every_page_takes_less_than_200_mib() {
     assert!(peak < LIMIT_MIB, "{peak} MiB");
 }
 
-/// Rows are read in ranges, each page once; what waits for its turn to be written is bounded.
+/// Rows are read in ranges, each page once, and output that waits for its turn is bounded.
 #[test]
 fn rows_of_a_table_take_less_than_512_mib_and_each_page_is_read_once() {
     let dir = Dir::new();
@@ -73,7 +73,7 @@ fn rows_of_a_table_take_less_than_512_mib_and_each_page_is_read_once() {
     }
 }
 
-/// Its leaves are read in the order of the file, with all parents in memory, and in the order of the key.
+/// Leaves are read in file order, with all parents in memory, and in key order.
 #[test]
 fn a_scattered_table_takes_less_than_256_mib_in_any_order() {
     let dir = Dir::new();

@@ -1,4 +1,4 @@
-//! Ten moments of a server's life, each recorded while nothing was committed, restored from one backup and the archive of the redo log.
+//! Ten moments in a server's life, each recorded while commits were blocked, restored from one backup and the redo archive.
 #![cfg(feature = "sql")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
@@ -19,7 +19,7 @@ const CALM: usize = 4;
 /// The smallest log that the server accepts, bytes.
 const LOG_MIN: u64 = 4 << 20;
 
-/// The server's state while nothing could be committed.
+/// The server's state while commits were blocked.
 struct Moment {
     lsn: u64,
     /// File, position and GTID.
@@ -66,7 +66,7 @@ fn ten_moments(server: &Server) -> Vec<Moment> {
         }
     }
     load.stop();
-    // The old file may hold what the new one lacks: an archiver that is running still has it open.
+    // The old file may hold redo that the new one lacks. A running archiver still has it open.
     server.script("sql", &[], &format!("SET GLOBAL innodb_log_file_size = {LOG_MIN};"));
     wait_for(server, moment(server).lsn);
     drop(archiver);
@@ -85,7 +85,7 @@ fn ten_moments(server: &Server) -> Vec<Moment> {
                     "UPDATE shop.b SET a = a + {part}, c = REPEAT('{round}', 100 + (a + id) % 400) WHERE id % 12 = {part};"
                 ),
             );
-            // Without waiting for the archive, the server would overwrite log that the archive lacks.
+            // Wait for the archive, or the server would overwrite redo that is not yet archived.
             server.archive();
             now = moment(server);
         }
@@ -123,7 +123,7 @@ fn ten_moments_are_restored_each_as_it_was() {
     }
 }
 
-/// `starts`: a server must confirm it too. `is_last`: the archiver asked the server at this moment.
+/// `starts`: a server must also confirm the result. `is_last`: the archiver asked the server at this moment.
 fn restored(server: &Server, moment: &Moment, starts: bool, is_last: bool) {
     let lsn = moment.lsn.to_string();
     let words = ["restore", "--json", "--redo", "redo", "--until", &lsn, "--to", "out", "set"];

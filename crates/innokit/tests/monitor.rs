@@ -1,4 +1,4 @@
-//! What monitoring systems, shells and `man` get: `--metrics`, `--nagios`, completions, manual pages.
+//! The interfaces to monitoring, shells and `man`: `--metrics`, `--nagios`, completions, manual pages.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -69,7 +69,7 @@ fn runs_over_rows_have_metrics_too() {
         assert_eq!(value(&metrics, &format!("innokit_table_{command}_tables{{state=\"sound\"}} ")), 1.0);
         assert_eq!(value(&metrics, &format!("innokit_table_{command}_tables{{state=\"damaged\"}} ")), 0.0);
     }
-    // A metric that cannot be written is a failure.
+    // Metrics that cannot be written are a failure.
     let ran = run(&["table", "checksum", "--metrics", "/nowhere/x.prom"], &[&table]);
     assert!(ran.status == 2 && ran.errors.contains("could not be written"), "{}", ran.errors);
 }
@@ -105,7 +105,7 @@ fn metrics_that_cannot_be_written_leave_the_old_ones_and_an_error() {
     let ran = run(&["check", "-q", "--metrics", missing.to_str().unwrap()], &[&good]);
     assert_eq!(ran.status, 2);
     assert!(ran.errors.contains("metrics") && ran.errors.contains("not-there"), "{}", ran.errors);
-    // Nothing unfinished stays behind where they could be written.
+    // A run that can write them leaves no temporary file.
     let file = dir.path().join("innokit.prom");
     run(&["check", "-q", "--metrics", file.to_str().unwrap()], &[&good]);
     let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -146,7 +146,7 @@ fn nagios_gets_one_line_with_performance_data_and_the_plugin_status() {
     }
 }
 
-/// What systemd says of our units, with a binary that is there, after `change`.
+/// What `systemd-analyze verify` says about our units after `change`, with the binary in place.
 fn systemd_says(change: impl Fn(String) -> String) -> (bool, String) {
     let dir = tempfile::tempdir().expect("a directory");
     let mut command = std::process::Command::new("systemd-analyze");
@@ -166,7 +166,7 @@ fn systemd_says(change: impl Fn(String) -> String) -> (bool, String) {
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn systemd_finds_no_fault_with_the_units() {
     assert_eq!(systemd_says(|unit| unit), (true, String::new()));
-    // It would tell of one.
+    // It does report a fault.
     let (_, said) = systemd_says(|unit| unit.replace("MemoryMax", "MemoryMux"));
     assert!(said.contains("MemoryMux"), "{said}");
     let (is_sound, said) = systemd_says(|unit| unit.replace("02:00:00", "26:00:00"));
@@ -178,7 +178,7 @@ fn a_wrong_option_is_unknown_to_nagios_and_not_critical() {
     let ran = run(&["check", "--nagios", "--no-such-option"], &[Path::new("x")]);
     assert_eq!(ran.status, 3);
     assert!(ran.text.starts_with("INNOKIT UNKNOWN"), "{}", ran.text);
-    // Without it the status is clap's, as for every other program.
+    // Without `--nagios` the exit status is clap's.
     assert_eq!(run(&["check", "--no-such-option"], &[Path::new("x")]).status, 2);
 }
 

@@ -1,14 +1,14 @@
-//! Says how many tests `cargo test` leaves to `make test`. It has no harness, so that what it prints is seen.
+//! Prints how many tests `cargo test` leaves to `make test`. It has no harness, so its output is visible.
 #![allow(clippy::expect_used, reason = "a test that cannot read its own sources fails")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The attribute of a test that needs real servers, without its closing bracket.
+/// The attribute of tests that need real servers, without its closing bracket.
 const MARK: &str = "#[cfg_attr(not(servers), ignore";
 
 fn main() {
-    // Tools that ask which tests there are want no other lines.
+    // Tools that list tests expect no other lines.
     if cfg!(servers) || std::env::args().any(|argument| argument == "--list") {
         return;
     }
@@ -18,7 +18,7 @@ fn main() {
     println!("not run: {marked} tests need `make test`");
 }
 
-/// Marked tests of all sources below `dir`. This file's own mention of the mark is in quotes, and no line begins with it.
+/// Counts the marked tests in all sources below `dir`. This file mentions the mark only in quotes, not at the start of a line.
 fn marks(dir: &Path) -> usize {
     let of = |path: &PathBuf| match path.extension() {
         Some(extension) if extension == "rs" => {
@@ -30,7 +30,7 @@ fn marks(dir: &Path) -> usize {
     entries(dir).iter().map(of).sum()
 }
 
-/// What lies in `dir`; nothing if it is no directory.
+/// The entries of `dir`; none if it is not a directory.
 fn entries(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten();
     entries.map(|entry| entry.expect("an entry").path()).collect()

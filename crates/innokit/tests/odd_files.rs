@@ -1,4 +1,4 @@
-//! Files that are wrong in every way that a directory can hold: one clear line each, the rest of the run still done.
+//! Every kind of odd file that a directory can contain: one clear line about each, and the rest of the run still completes.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -11,7 +11,7 @@ use common::{Dir, check, check_json, check_stdin, fixture, reasons, total};
 
 const SAMPLE: &str = "mysql-9.7/dynamic-16k.ibd";
 
-/// A directory with one sound tablespace, which every test below expects to be checked all the same.
+/// A directory with one intact tablespace, which every test below expects to be checked as well.
 fn dir_with_sample() -> Dir {
     let dir = Dir::new();
     dir.file("shop/sound.ibd", &fixture(SAMPLE));
@@ -77,7 +77,7 @@ fn an_unreadable_file_is_a_failure_and_not_damage() {
     let path = dir.file("shop/locked.ibd", &fixture(SAMPLE));
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).expect("permissions");
     if std::fs::File::open(&path).is_ok() {
-        // The superuser reads everything; then an unreadable directory entry stands in: a link to nowhere.
+        // Root can read every file, so for root a dangling link takes the place of an unreadable file.
         std::fs::remove_file(&path).expect("removed");
         symlink("nowhere", &path).expect("a link");
     }
@@ -240,7 +240,7 @@ fn a_damaged_first_page_does_not_hide_the_rest() {
     assert_eq!(total(&document, "corrupt"), 1);
 }
 
-/// However a test ends: a thread that nobody stops would be waited for without end.
+/// Stops the thread however the test ends: joining it would otherwise never return.
 struct StopsAtItsEnd<'s>(&'s AtomicBool);
 
 impl Drop for StopsAtItsEnd<'_> {
@@ -249,7 +249,7 @@ impl Drop for StopsAtItsEnd<'_> {
     }
 }
 
-/// As a table that is being rebuilt: now under its name, now under another, now without any that a walk has seen.
+/// Like a table being rebuilt: its file is now under its own name, now under another, now gone from where the walk saw it.
 #[test]
 fn a_table_that_is_renamed_while_a_live_check_looks_is_no_alarm() {
     let dir = Dir::new();

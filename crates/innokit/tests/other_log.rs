@@ -1,5 +1,5 @@
-//! A redo log with work to do, beside files of another server or another time, where no number and no name gives that away: what the log
-//! says of pages does.
+//! A redo log that is to be applied, next to files of another server or another time. No number or name gives the mismatch away; the log's
+//! page records do.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod catalog_lab;
@@ -11,7 +11,7 @@ use std::path::Path;
 use catalog_lab::{Age, Lab};
 use common::{Run, innokit};
 
-/// What `check` says of the log, and its exit status.
+/// What `check` says about the log, and its exit status.
 fn check(data: &Path) -> (Vec<String>, i32) {
     let run = Run::of(&innokit().args(["check", "--json"]).arg(data).output().expect("innokit runs"));
     let document = run.json();
@@ -33,18 +33,18 @@ fn is_told(said: &(Vec<String>, i32)) -> bool {
     said.1 == 1 && !said.0.is_empty()
 }
 
-/// As much log as makes the ring of 16 MiB go around: then nothing is left of how it began.
+/// Enough log to wrap the 16 MiB ring, so that its beginning is overwritten.
 const A_LAP: &str = "INSERT INTO first (a) SELECT REPEAT('x', 200) FROM seq_1_to_60000; DELETE FROM first WHERE id > 9";
 
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_log_that_has_other_pages_than_the_files_is_of_another_server() {
     for kind in ["mysql", "mariadb", "mariadb118", "mariadb105"] {
-        // MySQL's log has room for all that is done here.
+        // MySQL's log holds everything that is done here.
         let laps: &[&str] = if kind == "mysql" { &["DO 0"] } else { &["DO 0", A_LAP] };
         for lap in laps {
             let own = Lab::killed(kind, lap);
-            // The same numbers and names, and other LSNs from here on.
+            // The same ids and names; LSNs differ from here on.
             let other = Lab::killed(kind, &format!("INSERT INTO first (a) VALUES ('some more'); {lap}"));
             for (server, before) in [(&own, &other), (&other, &own)] {
                 let said = check(&server.of(Age::Now));
@@ -55,12 +55,12 @@ fn a_log_that_has_other_pages_than_the_files_is_of_another_server() {
                 assert!(is_told(&said), "{kind}: the log of another server: {said:?}");
             }
             assert_strange_tables_are_told(kind, &own, &other);
-            // The files of before the start are those that recovery begins with.
+            // The files as of before the start are the ones that recovery begins with.
             own.lay_out_as(Age::Old);
             put_log(&own.of(Age::Now), &own.data());
             let said = check(&own.data());
             assert!(said.0.is_empty() && said.1 != 1, "{kind}: the files that the log begins with: {said:?}");
-            // A log that has gone on since: what it had done before its checkpoint is nowhere.
+            // A log that has moved on: the changes before its checkpoint are in neither the log nor the files.
             own.lay_out();
             own.start(&own.data()).expect("the server recovers");
             own.stop(&own.data());
@@ -78,7 +78,7 @@ fn a_log_that_has_other_pages_than_the_files_is_of_another_server() {
     }
 }
 
-/// A table of another server among files that the log fits, though it has the right number and name: the servers die of it, or lose rows.
+/// A table of another server, with the right id and name, among files that do belong to the log. The servers crash on it or lose rows.
 fn assert_strange_tables_are_told(kind: &str, own: &Lab, other: &Lab) {
     for (server, twin) in [(own, other), (other, own)] {
         server.lay_out();
@@ -88,7 +88,7 @@ fn assert_strange_tables_are_told(kind: &str, own: &Lab, other: &Lab) {
         let document = run.json();
         let findings = document["findings"].as_array().expect("findings");
         let told: Vec<_> = findings.iter().filter(|finding| finding["severity"] != "notice").collect();
-        // Its pages may be newer than this log, or older than what the log begins with, or some of both: that is up to the server.
+        // Its pages may be newer than this log, older than the log's start, or both: that is up to the server.
         let is_told = |finding: &serde_json::Value| {
             let reason = finding["reason"] == "newer_than_log" || finding["reason"] == "stale_file";
             reason && finding["path"].as_str().is_some_and(|path| path.ends_with(table))
@@ -98,7 +98,8 @@ fn assert_strange_tables_are_told(kind: &str, own: &Lab, other: &Lab) {
     }
 }
 
-/// MySQL makes a file before its log says so: what the log makes and neither deletes nor renames is there, or the log is another's.
+/// MySQL creates a file before it logs the creation. So a file that the log creates and neither deletes nor renames must exist, or the log
+/// is another server's.
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_mysql_log_that_makes_tablespaces_that_are_nowhere_is_of_another_server() {

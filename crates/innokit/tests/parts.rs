@@ -1,4 +1,4 @@
-//! `--part K/N`: the parts together are the whole, and each damage is in one of them. `--since-lsn`: only newer pages count.
+//! `--part K/N`: the parts add up to the whole, and each damaged page is in exactly one of them. `--since-lsn`: only newer pages count.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -11,11 +11,11 @@ use std::process::Command;
 use common::{Dir, all_datadirs, check, check_json, fixture, manifest, total};
 use serde_json::Value;
 
-/// Counts of pages, and bytes: all of them add up.
+/// The totals that must add up across parts: page counts and bytes.
 const SUMS: [&str; 9] =
     ["files", "pages", "ok", "empty", "corrupt", "unverifiable", "freed_damage", "missing", "bytes"];
 
-/// 40 MiB of a tablespace with pages of 4 KiB: three stretches, of which the last two are holes but for one damaged page.
+/// A 40 MiB tablespace with 4 KiB pages in three stretches. The last two are holes except for one damaged page.
 fn long_file(dir: &Dir) {
     let path = dir.file("long/t.ibd", &fixture("mysql-9.7/dynamic-4k.ibd"));
     let file = OpenOptions::new().write(true).open(path).expect("a file");
@@ -64,7 +64,7 @@ fn parts_of_damaged_files_are_the_whole_and_each_finding_is_in_one_of_them() {
     }
     long_file(&dir);
     assert_parts_are_the_whole(dir.path());
-    // They are parts, and not the whole once and nothing otherwise.
+    // Every part has pages: it is not one part with everything and the rest empty.
     let pages: Vec<u64> = parts(dir.path(), 7).iter().map(|part| total(part, "pages")).collect();
     assert!(pages.iter().filter(|pages| **pages > 0).count() >= 5, "{pages:?}");
 }
@@ -149,7 +149,7 @@ fn lsn(bytes: &[u8], page: usize) -> u64 {
 fn older_pages_are_counted_and_not_verified() {
     let dir = Dir::new();
     let mut bytes = fixture("mysql-9.7/dynamic-16k-updated.ibd");
-    // Leaves, sorted by age: damage in one that is older than `since`, and in one that is not.
+    // Leaves sorted by LSN: damage one that is older than `since` and one that is not.
     let mut leaves: Vec<usize> = (7..bytes.len() / 16384).filter(|page| lsn(&bytes, *page) > 0).collect();
     leaves.sort_by_key(|page| lsn(&bytes, *page));
     let (old, new) = (leaves[0], leaves[leaves.len() / 2]);

@@ -1,5 +1,5 @@
-//! What a server has still to do when it starts: crash recovery, and the rollback of transactions that a crash cut off. Until then rows and
-//! counts are not what they will be, and innokit says so.
+//! Work that is left for the server's next start: crash recovery, and rollback of transactions that a crash cut off. Until then rows and
+//! counts are not final, and innokit says so.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod broken_table;
@@ -44,12 +44,12 @@ fn rows_counted_before_recovery_are_undecided() {
         let document = run(&["table", "count", "--json"], &datadir).json();
         let findings = document["findings"].as_array().expect("findings");
         let pending = findings.iter().filter(|finding| finding["rule"] == "recovery_pending").count();
-        // Of what the crash caught half-written there may be more findings, none of which is damage.
+        // Half-written pages may add findings, none of which is damage.
         let is_damage = findings.iter().any(|finding| finding["severity"] == "damage");
         assert!(pending == 1 && !is_damage, "{name}: {findings:?}");
         assert_eq!(document["pending"][0]["path"], datadir.canonicalize().expect("a path").display().to_string());
     }
-    // Nothing to say of a server that was stopped.
+    // No findings about a server that was stopped.
     let stopped = run(&["table", "count"], &all_datadirs().join("mysql-16k"));
     assert_eq!((stopped.status, stopped.text.contains("pending")), (0, false), "{}", stopped.text);
 }
@@ -68,7 +68,7 @@ fn a_tablespace_without_any_tree_is_not_all_well() {
         let dir = Dir::new();
         let mut bytes = fixture(name);
         let format = SpaceFormat::from_page0(&bytes).expect("a tablespace");
-        // As a server leaves it that has just made it: no SDI, no inodes, no extent beyond the first.
+        // A file as a server leaves it right after creating it: no SDI, no inodes, no extent beyond the first.
         bytes.truncate(2 * size);
         let page0 = &mut bytes[..size];
         page0[118..150].fill(0xFF);
@@ -86,7 +86,7 @@ fn a_tablespace_without_any_tree_is_not_all_well() {
     }
 }
 
-/// A copy of a stopped server's whole datadir: a table that the dictionary has and the copy lacks would be missing.
+/// A stopped server's whole datadir: any table that the dictionary has and the copy lacks would be reported missing.
 fn copied(name: &str) -> (TempDir, PathBuf) {
     let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let data = dir.path().join("data");
@@ -99,7 +99,7 @@ fn number(page: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(page[at..at + 4].try_into().expect("4 bytes"))
 }
 
-/// Gives a rollback segment an undo log, on a page that once was one, of a transaction that has not ended.
+/// Gives a rollback segment the undo log of an unfinished transaction, on a former undo page.
 fn open_a_transaction(datadir: &Path) {
     let system = std::fs::read(datadir.join("ibdata1")).expect("a system tablespace");
     let trx_sys = &system[5 * 16384..6 * 16384];
@@ -115,7 +115,7 @@ fn open_a_transaction(datadir: &Path) {
         let mut slots = (0..128).map(|slot| (number(trx_sys, 56 + 8 * slot), number(trx_sys, 60 + 8 * slot)));
         let named = slots.find(|(space, _)| *space == format.space().0).map(|(_, page)| page);
         let rseg = if bytes[3 * 16384 + 24..][..2] == [0, 21] { Some(array) } else { named };
-        // The first page of a log, as far as its header tells where its last transaction begins.
+        // An undo log's first page, recognised by where its header says the last transaction begins.
         let is_first = |page: &[u8]| page[24..26] == [0, 2] && page[56] == 0 && page[58..60] == [0, 86];
         let undo = bytes.chunks_exact(16384).position(is_first);
         let (Some(rseg), Some(undo)) = (rseg, undo) else { continue };
@@ -151,7 +151,7 @@ fn rows_against_entries_are_undecided_until_the_server_has_rolled_back() {
         assert_eq!((open.status, findings().count() > 0), (2, true), "{name}: {}", open.text);
         let says = |line: &str| line.contains("undecided:") && line.contains("1 transaction waits to be rolled back");
         assert!(findings().all(says), "{name}: {}", open.text);
-        // No transaction explains a page at the wrong level.
+        // No transaction explains a page with a wrong level.
         let mut ibd = Ibd::at(&path);
         let leaf = ibd.leaves("b")[1];
         ibd.page(leaf)[64..66].copy_from_slice(&[0, 1]);
@@ -165,23 +165,23 @@ fn rows_against_entries_are_undecided_until_the_server_has_rolled_back() {
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn an_undo_tablespace_that_a_crash_left_half_truncated_is_undecided() {
     let (_dir, data) = copied("mysql-16k");
-    // A page of a rollback segment, which the descriptors have in use.
+    // A rollback segment page that the descriptors mark as used.
     let path = data.join("undo_001");
     let mut bytes = std::fs::read(&path).expect("read");
     bytes[20 * 16384..21 * 16384].fill(0);
     std::fs::write(&path, &bytes).expect("written");
     let damaged = common::check(&data, &[]);
     assert_eq!(damaged.status, 1, "{}", damaged.text);
-    // The server makes it again when it finds this file.
+    // The server recreates the tablespace when it finds this file.
     std::fs::write(data.join("undo_1_trunc.log"), [0; 16384]).expect("written");
     let truncated = common::check(&data, &[]);
     assert_eq!(truncated.status, 2, "{}", truncated.text);
     assert!(truncated.text.contains("the server was truncating this undo tablespace"), "{}", truncated.text);
-    // Another one's does not explain it.
+    // Another tablespace's file does not explain it.
     let log = |number: u32| data.join(format!("undo_{number}_trunc.log"));
     std::fs::rename(log(1), log(2)).expect("renamed");
     assert_eq!(common::check(&data, &[]).status, 1);
-    // As far as it can be, it does not even say which one it is: then the log must be that of no other file.
+    // In the worst case the file does not even say which tablespace it is. Then the truncation log must belong to no other file.
     bytes[..16384].fill(0);
     std::fs::write(&path, bytes).expect("written");
     let of_another = common::check(&data, &[]);
@@ -200,7 +200,7 @@ fn an_empty_note_of_a_truncation_is_told() {
     std::fs::write(data.join("undo_1_trunc.log"), []).expect("written");
     let told = common::check(&data, &[]);
     assert!(told.status == 2 && told.text.contains("cannot start"), "{}", told.text);
-    // It explains nothing that is wrong with the tablespace: the truncation had not begun.
+    // Truncation had not begun, so the file explains no damage in the tablespace.
     let path = data.join("undo_001");
     let mut bytes = std::fs::read(&path).expect("read");
     bytes[20 * 16384..21 * 16384].fill(0);

@@ -1,4 +1,4 @@
-//! What `--metrics` writes, read by those it is written for: node_exporter's textfile collector, scraped by Prometheus, with our alerts.
+//! The output of `--metrics`, read by its real consumers: node_exporter's textfile collector, scraped by Prometheus with our alerts.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -15,11 +15,11 @@ use common::{Dir, fixture, innokit, repository};
 use listener::Listener;
 use serde_json::Value;
 
-/// A busy machine starts a server slowly; five minutes are no hope, but an end.
+/// Five minutes, because a busy machine starts a server slowly. It only keeps a hung test from running forever.
 const PATIENCE: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The folder of Debian's programs, which the script fetches.
+/// The folder of Debian's programs that the script fetches.
 fn programs() -> PathBuf {
     listener::programs("install-prometheus.sh", "prometheus/usr/bin")
 }
@@ -29,7 +29,7 @@ fn start(command: impl Fn(u16) -> Command) -> Listener {
 }
 
 impl Listener {
-    /// The body of an answer with status 200.
+    /// The body of a response with status 200.
     fn get(&self, path: &str) -> Option<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).ok()?;
@@ -40,7 +40,7 @@ impl Listener {
         head.lines().next()?.contains(" 200 ").then(|| body.to_owned())
     }
 
-    /// What Prometheus answers, once `is_enough` says so.
+    /// Asks Prometheus until `is_enough` accepts the answer.
     fn answer(&self, path: &str, is_enough: impl Fn(&Value) -> bool) -> Value {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -54,7 +54,7 @@ impl Listener {
     }
 }
 
-/// A checked datadir with damage and one without, and the file of metrics.
+/// A checked datadir with damage, one without, and the metrics file.
 fn checked(dir: &Dir) -> (PathBuf, PathBuf, PathBuf) {
     let good = dir.file("good/t.ibd", &fixture("mysql-9.7/dynamic-16k.ibd"));
     let bad = dir.file("bad/t.ibd", &fixture("broken/flipped-bit-mysql-16k.ibd"));
@@ -117,7 +117,7 @@ fn prometheus_scrapes_the_metrics_and_our_rule_fires_for_the_damaged_path() {
     let told: Vec<_> = alerts.iter().map(|alert| (&alert["labels"]["alertname"], &alert["labels"]["path"])).collect();
     assert_eq!(told.len(), 1, "{answer:#}");
     assert_eq!((told[0].0, told[0].1), (&"InnodbDamaged".into(), &bad.display().to_string().into()));
-    // The textfile collector says itself whether it could read the file.
+    // The textfile collector reports whether it could read the file.
     let collected = exporter.get("/metrics").expect("metrics");
     assert!(collected.contains("node_textfile_scrape_error 0"), "{collected}");
 }

@@ -1,8 +1,8 @@
-//! The public interface of each library, kept in `docs/api/`, so that a change of it shows in the diff of the commit that makes it.
+//! The public API of each library, kept in `docs/api/`, so that a change to it shows in the commit's diff.
 //!
-//! It is read from the sources. The compiler's documentation as JSON would say more, but its format changes with the compiler, and the
-//! same commit must give the same text on every toolchain. Types are spelled as the source spells them. After an intended change:
-//! `INNOKIT_WRITE_API=1 cargo test -p innokit --test public_api`.
+//! It is read from the sources. Rustdoc's JSON would tell more, but its format changes with the compiler, and one commit must give the same
+//! text on every toolchain. Types are spelled as in the source. After an intended change run `INNOKIT_WRITE_API=1 cargo test -p innokit
+//! --test public_api`.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -16,8 +16,8 @@ use syn::{Attribute, Fields, ImplItem, Item, ItemImpl, TraitItem, Type, UseTree,
 
 use common::repository;
 
-/// The libraries that are published, by the folder of each in `crates`, and the fewest lines each has. Fewer would mean that they are not
-/// found any more.
+/// The published libraries by their folder in `crates`, and the fewest lines that each must have. Fewer would mean that this test no longer
+/// finds the items.
 const LIBRARIES: [(&str, usize); 10] = [
     ("arrow", 9),
     ("bench", 9),
@@ -31,27 +31,27 @@ const LIBRARIES: [(&str, usize); 10] = [
     ("sql", 9),
 ];
 
-/// The names of modules from the crate's root down to one of them, or on to an item in it.
+/// The path of a module or item from the crate root.
 type Names = Vec<String>;
 
-/// What a module declares, its inner modules aside.
+/// What a module declares, except its inner modules.
 #[derive(Default)]
 struct Module {
     items: Vec<Item>,
     children: BTreeMap<String, Visibility>,
 }
 
-/// What a name in a `use` stands for.
+/// What a name in a `use` refers to.
 enum Target {
     Module(Names),
     Item(Names, String),
 }
 
-/// A library's modules by name, and what has been found public so far.
+/// A library's modules by name, and the items found public so far.
 #[derive(Default)]
 struct Library {
     modules: BTreeMap<Names, Module>,
-    /// For each public item, by where it is defined: the shortest public name.
+    /// The shortest public name of each public item, by the place of its definition.
     public: BTreeMap<(Names, String), Names>,
     lines: BTreeSet<String>,
 }
@@ -72,7 +72,7 @@ fn text_of(attribute: &Attribute) -> String {
     }
 }
 
-/// What callers see of the attributes.
+/// The attributes that matter to callers.
 fn keep_visible(attributes: &mut Vec<Attribute>) {
     attributes.retain(|attribute| ["derive", "non_exhaustive"].iter().any(|name| attribute.path().is_ident(name)));
 }
@@ -81,7 +81,7 @@ fn join(at: &[String], name: &str) -> Names {
     at.iter().cloned().chain([name.to_owned()]).collect()
 }
 
-/// An item's text on one line, without a body.
+/// An item's text on one line, without its body.
 fn one_line(item: Item) -> String {
     let text = prettyplease::unparse(&syn::File { shebang: None, attrs: Vec::new(), items: vec![item] });
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -89,7 +89,7 @@ fn one_line(item: Item) -> String {
     text.trim_end_matches(';').trim_end_matches(" {}").to_owned()
 }
 
-/// What stands between the braces of an item that holds one member.
+/// The text between the braces of an item with one member.
 fn member(item: Item) -> String {
     let text = one_line(item);
     let (_, inside) = text.split_once('{').expect("braces");
@@ -97,7 +97,7 @@ fn member(item: Item) -> String {
     inside.replace(", }", " }").trim_end_matches(" {}").to_owned()
 }
 
-/// Each name that a `use` brings, and the path it stands for; `*` for all names of a module.
+/// Each name that a `use` imports and its path; `*` for all names of a module.
 fn leaves(tree: &UseTree, before: &[String], found: &mut Vec<(String, Names)>) {
     match tree {
         UseTree::Path(path) => leaves(&path.tree, &join(before, &path.ident.to_string()), found),
@@ -174,7 +174,7 @@ impl Library {
         self.modules.insert(at.to_vec(), module);
     }
 
-    /// Follows names from a module to what they stand for. Nothing for names of other crates.
+    /// Resolves a path as seen from a module. None for paths into other crates.
     fn resolve(&self, from: &[String], names: &[String]) -> Option<Target> {
         let (first, rest) = names.split_first()?;
         let start = match first.as_str() {
@@ -190,7 +190,7 @@ impl Library {
         })
     }
 
-    /// What a name means in a module. `asked` is the whole path that is being followed: a `use` is not explained by itself.
+    /// What a name refers to in a module. `asked` is the whole path being resolved, so that a `use` is not resolved through itself.
     fn find(&self, at: &[String], name: &str, asked: &[String]) -> Option<Target> {
         let module = self.modules.get(at)?;
         if module.children.contains_key(name) {
@@ -206,7 +206,7 @@ impl Library {
         by_name.chain(globs.map(|(_, names)| join(names, name))).find_map(|names| self.resolve(at, &names))
     }
 
-    /// Lists what a module shows, under its public name.
+    /// Lists the public items of a module under its public name.
     fn walk(&mut self, module: &[String], shown: &[String]) {
         let children: Vec<_> =
             self.modules[module].children.iter().map(|(name, seen)| (name.clone(), seen.clone())).collect();
@@ -248,7 +248,7 @@ impl Library {
             *known = shown.to_vec();
         }
         let items = &self.modules[module].items;
-        // One for each system, perhaps: `cfg` picks among them.
+        // There may be several, one per system: `cfg` chooses.
         let same = items.iter().filter(|item| name_of(item).is_some_and(|(defined, _)| defined == name));
         for item in same.cloned().collect::<Vec<_>>() {
             for line in lines_of(item) {
@@ -257,7 +257,7 @@ impl Library {
         }
     }
 
-    /// Methods, and traits that are implemented, of all public types.
+    /// Lists the methods and trait implementations of all public types.
     fn add_impls(&mut self) {
         let mut lines = Vec::new();
         for (at, module) in &self.modules {
@@ -271,7 +271,7 @@ impl Library {
         lines.iter().for_each(|(shown, line)| self.add_line(shown, line));
     }
 
-    /// The public name of the type that an `impl` is about; of the trait where the type is another crate's.
+    /// The public name of an `impl`'s type, or of its trait if the type belongs to another crate.
     fn owner(&self, at: &[String], item: &ItemImpl) -> Option<Names> {
         let names = |path: &syn::Path| path.segments.iter().map(|segment| segment.ident.to_string()).collect::<Names>();
         let public = |names: Names| match self.resolve(at, &names)? {
@@ -290,7 +290,7 @@ impl Library {
     }
 }
 
-/// The item without what it holds, and what it holds, a line each.
+/// The item without its members, and one line per member.
 fn lines_of(item: Item) -> Vec<String> {
     match item {
         Item::Fn(mut item) => {
@@ -331,7 +331,7 @@ fn lines_of_struct(mut item: syn::ItemStruct) -> Vec<String> {
         let named = Punctuated::from_iter([field]);
         let fields = Fields::Named(syn::FieldsNamed { brace_token: syn::token::Brace::default(), named });
         let text = member(Item::Struct(syn::ItemStruct { fields, ..item.clone() }));
-        // A field of a tuple has a number for a name.
+        // Tuple fields are named by number.
         lines.push(text.replacen(&format!("{name}: "), &format!("{}: ", name.to_string().trim_start_matches('_')), 1));
     }
     lines

@@ -1,4 +1,4 @@
-//! `innokit recover` on a datadir that a killed server left, and on what is none.
+//! `innokit recover` on a killed server's datadir, and on directories that are not datadirs.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -82,7 +82,7 @@ fn a_copy_that_could_not_be_recovered_is_not_left_behind() {
     for (path, mut bytes) in contents(&from) {
         let name = path.strip_prefix(&from).expect("below it");
         if name.starts_with("shop") && name.extension().is_some_and(|extension| extension == "ibd") {
-            // Pages that the log changes are damaged, whichever these are; pages never written stay zero.
+            // Damage pages that the log changes, whichever they are. Never-written pages stay zero.
             let written = |page: &&mut [u8]| page.iter().any(|byte| *byte != 0);
             bytes.chunks_exact_mut(16384).skip(4).filter(written).for_each(|page| page[9000] ^= 1);
         }
@@ -93,14 +93,14 @@ fn a_copy_that_could_not_be_recovered_is_not_left_behind() {
     let (_, errors, status) = recover(&crashed, &options);
     assert_eq!(status, Some(1), "{errors}");
     assert!(!to.exists(), "{errors}");
-    // What is not ours stays.
+    // Foreign files stay.
     fs::create_dir(&to).expect("made");
     fs::write(to.join("mine"), b"x").expect("written");
     assert_eq!(recover(&crashed, &options).2, Some(2));
     assert!(to.join("mine").exists());
 }
 
-/// Pages from `first` on of the tables in `shop` get an LSN that no log of these datadirs has come to, under right checksums.
+/// Gives pages from `first` on of the tables in `shop` an LSN past the end of every log here, under correct checksums.
 fn from_the_future(from: &Path, to: &Path, first: usize) {
     const LSN: Lsn = Lsn(1 << 40);
     for (path, mut bytes) in contents(from) {
@@ -122,7 +122,7 @@ fn from_the_future(from: &Path, to: &Path, first: usize) {
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn pages_newer_than_the_log_are_refused() {
-    // A header, of a log with work to do and of one without; and pages that the redo is for, which nobody looks at before.
+    // The header of a log that is to be applied and of one that is not, and pages that the redo changes, which nothing reads before.
     let cases = [("mysql-16k", 0), ("mariadb-16k", 0), ("mysql-16k-crashed", 0), ("mariadb-16k-crashed", 0)];
     let later = [("mysql-16k-crashed", 5), ("mariadb-16k-crashed", 5)];
     for (name, first) in cases.into_iter().chain(later) {
@@ -246,7 +246,7 @@ fn each_idea_of_recovery_is_measured_and_the_datadir_is_only_read() {
     let steps = report["steps"].as_array().expect("steps");
     assert_eq!(steps.len(), 7);
     let number = |step: &Value, name: &str| step["simulated"][name].as_f64().expect("a number");
-    // The last idea has no meaning on a device that reads the log first.
+    // The last case has no meaning on a device that reads the log first.
     let (serial, all) = (&steps[0], &steps[5]);
     assert_eq!(steps[6]["simulated"], Value::Null);
     assert!(number(serial, "in_flight_max") <= 1.0 && number(all, "in_flight_max") > 8.0, "{report}");

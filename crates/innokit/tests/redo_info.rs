@@ -1,4 +1,4 @@
-//! `innokit redo info` on logs of real servers, and on what is none.
+//! `innokit redo info` on logs of real servers, and on files that are not logs.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -53,13 +53,13 @@ fn a_crashed_mysql_servers_log_is_counted_too() {
     assert_eq!((log["family"].as_str(), log["state"].as_str()), (Some("MySQL"), Some("needs_recovery")));
     assert_eq!(log["note"].as_str(), None, "it ends where the server died, and makes sense until then");
     let names = |name: &str| log["records"].as_array().expect("rows").iter().any(|row| row["name"] == name);
-    // What every round of the load writes. What else is in the log, its server knows.
+    // Record types that every round of the load writes. What else is in the log is up to the server.
     assert!(names("MLOG_REC_INSERT") && names("MLOG_UNDO_INSERT") && names("MLOG_REC_CLUST_DELETE_MARK"));
     for field in ["tablespaces", "busiest_pages"] {
         assert!(sum(&log[field], "records") <= sum(&log["records"], "records"), "{field}");
     }
     assert_eq!(sum(&log["tablespaces"], "pages"), number(&log["pages"]));
-    // Headers and trailers of blocks are part of the LSN, and ends of mini-transactions are no records.
+    // LSNs count block headers and trailers, and the ends of mini-transactions are not records.
     assert!(sum(&log["records"], "bytes") < number(&log["bytes"]) && number(&log["mtrs"]) > 1000);
 }
 

@@ -1,4 +1,4 @@
-//! Replicas made from restored files: each begins where the restore says, and ends with its primary's rows.
+//! Replicas made from restored files: each starts at the position that the restore prints, and ends with its primary's rows.
 #![cfg(feature = "sql")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
@@ -47,12 +47,12 @@ fn replicas_started_from_what_was_restored_catch_up() {
     let archive =
         ["redo", "archive", "--until-caught-up", "--user", "root", "--socket", &socket, "--to", "redo", "data"];
     assert_eq!(server.run(&archive).status, 0);
-    // A replica that begins too early or too late counts too far or not far enough, if it does not fail on a row.
+    // A replica that starts too early or too late ends with a wrong count, if it does not fail on a row.
     let load = Load::start(&server, COUNT);
     let taken = server.run(&["backup", "--user", "root", "--socket", &socket, "--to", "set", "--json", "data"]);
     assert_eq!(taken.status, 0, "{}", taken.errors);
     thread::sleep(Duration::from_millis(1500));
-    // In the middle of the load: the archive ends at an arbitrary moment.
+    // Stop in the middle of the load: the archive ends at an arbitrary moment.
     assert_eq!(server.run(&archive).status, 0);
     let (by_backup, by_archive) = (restored(&server, "one", &[]), restored(&server, "two", &["--redo", "redo"]));
     assert_eq!(by_backup, taken.json()["manifest"]["binlog"]);
@@ -70,7 +70,7 @@ fn replicas_started_from_what_was_restored_catch_up() {
     let position = position.expect("a position");
     let from = format!("MASTER_LOG_FILE='{file}', MASTER_LOG_POS={position}, MASTER_USE_GTID=no");
     let two = Replica::start(&server, ("two", 9), &follow("", &from));
-    // What the restore says to ask if it does not know the GTID.
+    // The query that the restore suggests if it does not know the GTID.
     let asked = server.script_on("data", "sql", &["-N"], &format!("SELECT BINLOG_GTID_POS('{file}', {position})"));
     let known = by_archive["gtid"].as_str().expect("a text");
     assert!(asked.starts_with("0-7-") && (known.is_empty() || known == asked.trim_end()), "{by_archive} {asked}");
@@ -87,7 +87,8 @@ fn replicas_started_from_what_was_restored_catch_up() {
     assert_eq!(sums(&server, two.name), expected, "by position");
 }
 
-/// How a server is made to wait between the binary log and the engine's commit: for a replica that is to confirm, and is not there.
+/// Makes a server wait between the binary log and the engine's commit: it waits for the acknowledgement of a semi-synchronous replica that
+/// does not exist.
 struct Stall {
     kind: &'static str,
     on: &'static str,
@@ -110,7 +111,7 @@ const STALLS: [Stall; 2] = [
     },
 ];
 
-/// A moment between the two phases of a commit. Without its binary log no server knows whether to commit, and MariaDB does not start.
+/// A moment between the two phases of a commit. Without the binary log no server can tell whether to commit, and MariaDB does not start.
 fn a_commit_that_waits_is_not_committed_in_a_copy(stall: &Stall) {
     let folder = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let server = Server::start_in(folder, stall.kind, &["--log-bin=bin", "--server-id=7"].map(str::to_owned));
@@ -132,7 +133,7 @@ fn a_commit_that_waits_is_not_committed_in_a_copy(stall: &Stall) {
     // These servers flush their logs once a second.
     thread::sleep(Duration::from_secs(1));
     server.script("sql", &[], "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS;");
-    // MySQL says where it is only once no transaction is between the two phases, so the archiver does not ask.
+    // MySQL answers with its position only when no transaction is between the two phases, so the archiver does not ask.
     server.script("kill9", &[], "");
     assert!(!stalled.wait().expect("ended").success(), "{}: it is committed", stall.kind);
     let archived = server.run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"]);

@@ -1,5 +1,5 @@
-//! Tables with damaged pages: without being told to go on, export ends and says so; told to, every row of the other pages comes out, and
-//! nothing that was not in the table.
+//! Tables with damaged pages. By default export stops and says so. Told to continue, it writes every row of the other pages and nothing
+//! that was not in the table.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -11,12 +11,12 @@ use common::{Dir, Run, all_datadirs, innokit};
 
 const PAGE: usize = 16384;
 
-/// A table in a datadir of its own, with what defines it.
+/// A table in its own datadir, with its definition.
 struct Table {
     dir: Dir,
     path: PathBuf,
     bytes: Vec<u8>,
-    /// Number of its clustered index.
+    /// Index id of its clustered index.
     index: u64,
 }
 
@@ -36,12 +36,12 @@ impl Table {
         let path = dir.path().join(format!("shop/{name}.ibd"));
         let bytes = std::fs::read(&path).expect("read");
         let indexes = bytes.chunks(PAGE).filter(|page| number(page, 24, 2) == 17855).map(|page| number(page, 66, 8));
-        // The one that was made first.
+        // The clustered index has the lowest id.
         let index = indexes.min().expect("an index");
         Self { dir, path, bytes, index }
     }
 
-    /// Pages of the clustered index at that level.
+    /// The clustered index's pages at that level.
     fn pages(&self, level: u64) -> Vec<usize> {
         let is_it = |page: &[u8]| {
             number(page, 24, 2) == 17855 && number(page, 66, 8) == self.index && number(page, 64, 2) == level
@@ -54,7 +54,7 @@ impl Table {
         self.pages(level)[0]
     }
 
-    /// Damages pages in their middle; what was there before is back when the next ones are damaged.
+    /// Damages pages in their middle. The next call restores them first.
     fn damage(&self, pages: &[usize]) {
         let mut bytes = self.bytes.clone();
         pages.iter().for_each(|page| bytes[page * PAGE + 5000] ^= 0x55);
@@ -148,7 +148,7 @@ fn a_lost_off_page_value_costs_its_row_and_no_other() {
         let told = skipped.errors.matches("; missing: one row").count();
         assert_eq!((skipped.status, skipped.text.lines().count() + told), (1, sound.text.lines().count()), "{datadir}");
         assert!(told > 0, "{datadir}");
-        // The columns that lie in the rows are all there.
+        // All columns stored in the rows are complete.
         assert_eq!(table.export(&["--columns", "id"]).text.lines().count(), sound.text.lines().count(), "{datadir}");
     }
 }
@@ -198,7 +198,7 @@ fn rows_come_out_of_a_table_of_mariadb_without_page_0() {
     rows_come_out_without_page_0("mariadb-16k");
 }
 
-/// The server's own statement, as `table schema` is shown to print it.
+/// The server's own statement; `table schema` is tested to print the same.
 fn statement(table: &Table) -> PathBuf {
     let schema = Run::of(&innokit().args(["table", "schema"]).arg(&table.path).output().expect("innokit runs"));
     assert_eq!(schema.status, 0, "{}", schema.errors);
@@ -209,7 +209,7 @@ fn statement(table: &Table) -> PathBuf {
 fn a_statement_stands_in_for_a_lost_dictionary_of_mysql() {
     let table = Table::of("mysql-16k", "row_dynamic");
     let (sql, sound) = (statement(&table), table.export(&[]));
-    // Page 3 is the whole tree of the dictionary information.
+    // Page 3 is the whole SDI tree.
     for pages in [vec![3], vec![0, 3], vec![0, 3, table.top()]] {
         table.damage(&pages);
         let without = table.export(&["--skip-damaged"]);
@@ -228,7 +228,7 @@ fn what_is_left_of_a_lost_dictionary_of_mariadb_defines_the_rows() {
     let (sql, sound) = (statement(&table), table.export(&[]));
     let system = table.dir.path().join("ibdata1");
     let mut bytes = std::fs::read(&system).expect("read");
-    // The page that says where the dictionary's tables begin.
+    // The page that stores the roots of the dictionary's tables.
     bytes[7 * PAGE + 100] ^= 0x55;
     std::fs::write(&system, bytes).expect("written");
     let found = table.export(&[]);
@@ -281,7 +281,7 @@ fn a_range_of_keys_is_found_through_the_tree() {
         table.damage(&[*table.pages(0).last().expect("leaves")]);
         assert_eq!(table.export(&["--columns", "id", "--where-key", "..1000"]).status, 0);
         assert_eq!(table.export(&["--where-key", "1000"]).status, 2);
-        // Past every INT: no row, not the one with the greatest id.
+        // Beyond every INT: no row, not even the one with the greatest id.
         assert_eq!(table.export(&["--where-key", "2147483648.."]).text, "");
         let (limited, sampled) = (table.export(&["--limit", "17"]), table.export(&["--sample", "300"]));
         assert_eq!((limited.status, limited.text.lines().count()), (0, 17));

@@ -1,4 +1,4 @@
-//! Random tables of each server: what we export and sum is what it shows.
+//! Random tables of each server: our exported rows and checksums equal what the server shows.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -7,7 +7,7 @@ mod rows_lab;
 
 use rows_lab::{Server, table};
 
-/// Tables with random values and random ALTERs, for the seeds in `INNOKIT_RANDOM_TABLES` (`5..9`) or else for two.
+/// Tables with random values and random ALTERs, for the seeds in `INNOKIT_RANDOM_TABLES` (`5..9`), by default two.
 fn random_tables_are_what_the_server_shows(kind: &'static str) {
     let seeds = std::env::var("INNOKIT_RANDOM_TABLES").unwrap_or_else(|_| "1..3".to_owned());
     let (from, to) = seeds.split_once("..").expect("FROM..TO");

@@ -1,5 +1,5 @@
-//! Both servers make tables with every type, NULLs, extremes, 30 charsets, instant columns, partitions and large values; they say what
-//! CHECKSUM TABLE is, and we say it from the files. What we export goes back into the server, and sums to the same.
+//! Both servers make tables with every type, NULLs, extremes, 30 charsets, instant columns, partitions and large values. Our checksums from
+//! the files equal their CHECKSUM TABLE, and our export, loaded back into the server, gives the same checksum.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -20,11 +20,11 @@ const OF_MARIADB: &str = include_str!("rows/mariadb.sql");
 const VECTORS: &str = "CREATE TABLE vec (id INT PRIMARY KEY, v VECTOR(3), w VECTOR(4)); \
     INSERT INTO vec VALUES (1, VEC_FromText('[1,2.5,-3]'), NULL), (2, NULL, VEC_FromText('[0.1,1e10,3e-10,4]'));";
 
-/// Tables whose numbers and dates contain the separator they are exported with. The servers themselves escape it in neither, and cannot
-/// load what they wrote.
+/// Tables whose numbers and dates contain the export's separator. The servers themselves escape it in neither, and cannot load their own
+/// files.
 const DASHED: [&str; 2] = ["decs", "temps"];
 
-/// Tables whose sum hangs on values that no file holds.
+/// Tables whose checksum depends on values that no file contains.
 fn is_virtual(kind: &str, name: &str) -> bool {
     kind == "mysql" && ["genv", "fidx", "mvi"].contains(&name)
 }
@@ -49,7 +49,7 @@ fn checksums_are_the_servers(server: &Server, tables: &[String]) {
         equal += 1;
     }
     assert!(equal >= 34, "{equal}");
-    // One worker and many, and what lies on other pages, make no difference.
+    // The result does not depend on the number of workers or on off-page values.
     let one = table(&["checksum", "--json", "--threads", "1", "--io", "buffered"], &[&server.datadir()]).json();
     let values = |document: &Value| -> Vec<Value> {
         document["tables"].as_array().expect("tables").iter().map(|table| table["checksum"].clone()).collect()
@@ -58,7 +58,7 @@ fn checksums_are_the_servers(server: &Server, tables: &[String]) {
     server.script("start", &[], "");
 }
 
-/// Every file alone in a folder, its own definition lost, and SHOW CREATE TABLE of the server in its place: the same rows, the same sums.
+/// Each file alone in a folder without its definition, and the server's SHOW CREATE TABLE instead: the same rows, the same checksums.
 fn statements_stand_in_for_definitions(server: &Server, tables: &[String]) {
     let show: String = tables.iter().map(|table| format!("SELECT '\u{1}'; SHOW CREATE TABLE ty.`{table}`;")).collect();
     let shown = server.script("sql", &["--batch", "--raw", "--skip-column-names"], &show);
@@ -75,7 +75,7 @@ fn statements_stand_in_for_definitions(server: &Server, tables: &[String]) {
             continue;
         }
         let mut bytes = std::fs::read(&entry).expect("read");
-        // Of MySQL each leaf of the dictionary information loses its checksum; the pages of `zipd` are smaller.
+        // For MySQL, break the checksum of every SDI leaf; the pages of `zipd` are smaller.
         let page = if name == "zipd.ibd" { 8192 } else { 16384 };
         for page in bytes.chunks_mut(page).filter(|page| page[24..26] == 17853_u16.to_be_bytes()) {
             page[200] ^= 1;
@@ -108,7 +108,7 @@ fn statements_stand_in_for_definitions(server: &Server, tables: &[String]) {
         assert!(found.errors.contains("its definition is from"), "{}: {}", server.kind, found.errors);
         assert!(found.text == known.text, "{}: {name} from a statement: {}", server.kind, found.errors);
         compared += 1;
-        // MySQL's files are damaged here, and of half a table there is no sum.
+        // MySQL's files are damaged here, and there is no checksum of half a table.
         if server.kind != "mysql" {
             let known = run(&["checksum", "--json"], &from).json();
             let found = run(&["checksum", "--json", "--create-table", statements], &alone).json();
@@ -120,12 +120,12 @@ fn statements_stand_in_for_definitions(server: &Server, tables: &[String]) {
     }
     assert!(compared >= 35, "{compared}");
     if server.kind == "mysql" {
-        // Which rows are older than which column, no statement says: refused, not guessed.
+        // No statement tells which rows are older than which column, so this is refused rather than guessed.
         let run = table(&["export", "--skip-damaged", "--create-table", statements], &[&alone.join("inst.ibd")]);
         assert_eq!((run.status, run.text.as_str()), (2, ""), "{}", run.errors);
         assert!(run.errors.contains("does not fit"), "{}", run.errors);
     }
-    // The statement of another table fits no rows.
+    // Another table's statement fits none of the rows.
     let wrong = server.dir.file("wrong.sql", b"CREATE TABLE big (id INT PRIMARY KEY, b VARCHAR(60), c TEXT)");
     let wrong = wrong.to_str().expect("UTF-8");
     let run = table(&["export", "--skip-damaged", "--create-table", wrong], &[&alone.join("big.ibd")]);
@@ -133,7 +133,7 @@ fn statements_stand_in_for_definitions(server: &Server, tables: &[String]) {
     server.script("start", &[], "");
 }
 
-/// What goes out as INSERT statements comes back the same; of text tables what goes out as TSV does too.
+/// Tables exported as INSERT statements come back unchanged, and so do text tables exported as TSV.
 fn exports_come_back(server: &Server, tables: &[String]) {
     server.stop();
     let (sql, tsv) = (server.dir.path().join("sql/"), server.dir.path().join("tsv/"));
@@ -151,8 +151,8 @@ fn exports_come_back(server: &Server, tables: &[String]) {
     }
     server.script("start", &[], "");
     let mut compared = Vec::new();
-    // A DECIMAL within JSON comes back as a DOUBLE from any statement; rows of the past cannot be inserted; of a
-    // multi-valued index MySQL sums an address.
+    // A DECIMAL in JSON comes back as a DOUBLE from any statement. History rows cannot be inserted. With a multi-valued index, MySQL
+    // includes a memory address in the checksum.
     for name in tables.iter().filter(|name| !["vers", "jsn", "mvi"].contains(&name.as_str())) {
         let file = std::fs::read_to_string(sql.join(format!("ty.{name}.sql"))).expect("written");
         let create = format!(
@@ -179,7 +179,7 @@ fn exports_come_back(server: &Server, tables: &[String]) {
     assert!(compared.len() >= 35, "{compared:?}");
 }
 
-/// A text file loads as the table it is of.
+/// A text file loads into the table that it came from.
 fn text_comes_back(server: &Server, name: &str, file: &Path, fields: &str) {
     let load = format!(
         "SET time_zone = '+00:00'; SET sql_mode = 'ALLOW_INVALID_DATES'; TRUNCATE back.`{name}`; \
@@ -206,13 +206,13 @@ fn is_what_the_server_writes(server: &Server, name: &str, file: &Path) {
     assert!(sorted(file) == sorted(&own), "{}: {name} is not what the server writes", server.kind);
 }
 
-/// The expression that shows a column's value so that nothing of it is lost on the way to `rows/readers.py`.
+/// The expression that shows a column's value to `rows/readers.py` without losing anything.
 #[cfg(feature = "parquet")]
 fn shown(kind: &str, column: &str) -> String {
     let text =
         ["char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set", "json", "inet4", "inet6"];
     match kind {
-        // A FLOAT shows six digits, a DOUBLE(12,4) four behind the point: not the numbers that they are.
+        // A FLOAT is shown with six digits and a DOUBLE(12,4) with four decimals: neither is the stored number.
         "float" | "double" => format!("{column}+0e0"),
         "bit" => format!("{column}+0"),
         "uuid" => column.to_owned(),
@@ -223,12 +223,12 @@ fn shown(kind: &str, column: &str) -> String {
     }
 }
 
-/// pyarrow, DuckDB and Polars read from our Parquet and Arrow files the types that the documents promise and the server's own values.
+/// From our Parquet and Arrow files, pyarrow, DuckDB and Polars read the documented types and the server's own values.
 #[cfg(feature = "parquet")]
 fn readers_see_what_the_server_shows(server: &Server, tables: &[String]) {
     let folder = server.dir.path().join("readers");
     std::fs::create_dir(&folder).expect("made");
-    // Rows of the past, and when each row held, are of their own.
+    // History rows, and the period of each row, are tested separately.
     let compared: Vec<&String> = tables.iter().filter(|name| *name != "vers").collect();
     for name in &compared {
         let columns = server.sql(&format!(
@@ -252,7 +252,7 @@ fn readers_see_what_the_server_shows(server: &Server, tables: &[String]) {
     for format in ["parquet", "arrow"] {
         let run = table(&["export", "--format", format, "-o", &to], &[&server.datadir().join("ty")]);
         assert_eq!(run.status, 0, "{}", run.errors);
-        // Said, and not done in silence.
+        // Reported, not done silently.
         assert!(run.errors.contains("ty.temps: column d: 1 impossible dates or times"), "{}", run.errors);
     }
     let home = std::env::var_os("INNOKIT_SERVERS").map(PathBuf::from);
@@ -266,7 +266,7 @@ fn readers_see_what_the_server_shows(server: &Server, tables: &[String]) {
     server.script("start", &[], "");
 }
 
-/// Definitions from the files make tables on an empty server, which takes the files into them.
+/// Definitions from the files create tables on an empty server, which then imports the files.
 fn an_empty_server_imports_the_files(server: &Server, tables: &[&str]) {
     let names: Vec<String> = tables.iter().map(|name| (*name).to_owned()).collect();
     let expected = server.checksums("ty", &names);
@@ -277,7 +277,7 @@ fn an_empty_server_imports_the_files(server: &Server, tables: &[&str]) {
         let file = server.datadir().join(format!("ty/{name}.ibd"));
         let schema = table(&["schema"], &[&file]);
         assert_eq!(schema.status, 0, "{}", schema.errors);
-        // Old dates are defaults of some.
+        // Some defaults are zero dates.
         empty.sql(&format!("SET sql_mode = ''; USE ty;\n{}ALTER TABLE `{name}` DISCARD TABLESPACE;", schema.text));
         std::fs::copy(&file, empty.datadir().join(format!("ty/{name}.ibd"))).expect("copied");
         empty.sql(&format!("ALTER TABLE ty.`{name}` IMPORT TABLESPACE"));
@@ -286,13 +286,13 @@ fn an_empty_server_imports_the_files(server: &Server, tables: &[&str]) {
     server.script("start", &[], "");
 }
 
-/// Tables that both servers import without a `.cfg` file: no secondary indexes (MariaDB), no row versions (MySQL), one file.
+/// Tables that the servers import without a `.cfg` file: no secondary indexes (MariaDB), no row versions (MySQL), one file.
 const IMPORTED: [&str; 16] = [
     "nums", "decs", "temps", "strs", "csets", "cs2", "geo", "nopk", "nn8", "defs", "empty1", "comp", "redu", "lobs",
     "wide", "dkey",
 ];
 
-/// A DELETE that purge has not come to, and one that it has: the rows are found, marked as what they are, and all of them.
+/// A DELETE before and after purge: every row is found and marked as deleted.
 fn deleted_rows_are_found(server: &Server) {
     server.sql(
         "USE ty; CREATE TABLE ty.gone (id INT PRIMARY KEY, v VARCHAR(40)); CREATE TABLE ty.freed LIKE ty.gone;
@@ -312,14 +312,14 @@ fn deleted_rows_are_found(server: &Server) {
     let (live, freed) = (rows("freed", &[]), rows("freed", &["--deleted"]));
     assert_eq!(live.len(), 810);
     let all: BTreeMap<i64, Value> = rows("gone", &[]).into_iter().collect();
-    // Nothing that never was a row. Copies of rows that a split has moved to other pages are among them.
+    // Nothing that never was a row. Copies that a page split left behind are included.
     for (id, row) in &freed {
         assert_eq!((&row["innokit_state"], &row["v"]), (&Value::from("freed"), &all[id]["v"]), "{}", server.kind);
     }
     let purged = |id: &i64| id % 10 == 3;
     let found: BTreeSet<i64> = freed.iter().map(|(id, _)| *id).filter(purged).collect();
     println!("{}: {} freed records, {} of 90 purged rows", server.kind, freed.len(), found.len());
-    // MariaDB fills what it purges with zeros.
+    // MariaDB overwrites purged rows with zeros.
     if server.kind == "mysql" {
         assert_eq!(found, all.keys().copied().filter(purged).collect());
     }
@@ -332,7 +332,7 @@ fn deleted_rows_are_found(server: &Server) {
     let mut reader = std::io::BufReader::new(holder.stdout.as_mut().expect("piped"));
     std::io::BufRead::read_line(&mut reader, &mut answer).expect("an answer");
     server.sql("DELETE FROM ty.gone WHERE id BETWEEN 101 AND 400; FLUSH TABLES ty.gone FOR EXPORT; UNLOCK TABLES;");
-    // Beside a running server recovery is always pending: what was flushed is copied.
+    // With a running server, recovery is always pending, so copy what is flushed.
     let copy = server.dir.path().join("copy");
     std::fs::create_dir_all(copy.join("ty")).expect("made");
     for file in ["ty/gone.ibd", "ty/gone.frm"].iter().filter(|file| server.datadir().join(file).exists()) {
@@ -361,8 +361,8 @@ fn only_committed_rows(server: &Server) {
          INSERT INTO ty.changed SELECT * FROM ty.added; INSERT INTO ty.taken SELECT * FROM ty.added;
          INSERT INTO ty.still SELECT * FROM ty.added; CREATE TABLE ty.source AS SELECT * FROM ty.added;",
     );
-    // So that the files hold what was committed. No page is written from then on, not even by a server that has nothing to do for some
-    // time: its log would have no work left.
+    // This writes what was committed to the files. No page may be written after that, not even by an idle server, or the log would have
+    // nothing left to apply.
     server.stop();
     let unwritten =
         ["--innodb-flush-log-at-trx-commit=1", "--innodb-max-dirty-pages-pct-lwm=0", "--loose-innodb-idle-flush-pct=0"];
@@ -374,7 +374,7 @@ fn only_committed_rows(server: &Server) {
     let mut answer = String::new();
     let mut reader = std::io::BufReader::new(holder.stdout.as_mut().expect("piped"));
     std::io::BufRead::read_line(&mut reader, &mut answer).expect("an answer");
-    // What commits later takes the redo of what has not to the disk.
+    // A later commit flushes the redo of the open transactions too.
     server.sql("INSERT INTO ty.still VALUES (5000, 'committed')");
     server.script("kill9", &[], "");
     drop(holder.stdin.take());

@@ -1,11 +1,11 @@
-//! The same input gives the same bytes of output, whatever the number of workers, the engine, the mode and the block size.
+//! The same input gives byte-identical output with any number of workers, engine, mode and block size.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
 
 use common::{Dir, check, fixture, manifest};
 
-/// Sound, broken, odd and foreign files, some larger than a block.
+/// Intact, damaged, odd and foreign files, some larger than a block.
 fn mixed_directory() -> Dir {
     let dir = Dir::new();
     for folder in ["mysql-9.7", "mariadb-10.11", "broken"] {
@@ -21,7 +21,7 @@ fn mixed_directory() -> Dir {
     dir
 }
 
-/// The text without the line that tells the time.
+/// The text without the line with the time.
 fn text(dir: &Dir, options: &[&str]) -> String {
     let run = check(dir.path(), &[options, &["--verbose"]].concat());
     let lines = run.text.lines().filter(|line| !line.starts_with("time "));
@@ -66,7 +66,7 @@ fn the_first_findings_are_kept_and_all_are_counted() {
     }
 }
 
-/// Files in memory are on a device of their own, so they have a cursor of their own. Where there is no such place, both are on one device.
+/// Files in memory are on another device and so have their own cursor. Without such a place, both are on one device.
 #[test]
 fn output_does_not_depend_on_how_many_devices_the_files_are_on() {
     let dir = mixed_directory();

@@ -1,5 +1,5 @@
-//! Every length, pointer, state and counter of the lists that pages are given out from: found where it is wrong, though all checksums are
-//! right; and not one false word about those that servers wrote.
+//! Every length, pointer, state and counter of the lists that pages are allocated from: wrong ones are found under correct checksums, and
+//! lists written by servers raise no finding.
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests fail the test")]
 
 mod any_workers;
@@ -11,7 +11,7 @@ use common::{Dir, all_datadirs, fixture};
 use format::page::fsp::xdes_size;
 use jobs::{TableOptions, TableReport};
 
-/// Tablespaces of every page size and kind, with the names that say what they are for.
+/// Tablespaces of every page size and kind. Their names say what they are for.
 const SPACES: [(&str, &str); 12] = [
     ("mysql-9.7/dynamic-16k.ibd", "t.ibd"),
     ("mysql-9.7/dynamic-4k.ibd", "t.ibd"),
@@ -45,7 +45,7 @@ impl Broken {
         any_workers::report_on(&[path], &TableOptions::default())
     }
 
-    /// What is said once other bytes stand at this byte of this page.
+    /// The findings after these bytes were written at this offset of this page.
     fn edited(&self, page: u32, at: usize, bytes: &[u8]) -> TableReport {
         let mut all = self.ibd.bytes.clone();
         let size = self.ibd.format.physical().bytes();
@@ -55,7 +55,7 @@ impl Broken {
         self.check(&all)
     }
 
-    /// Asserts that the edit is found, called by this rule, with these words.
+    /// Asserts that the edit is reported under this rule, with these words.
     fn found(&self, (page, at): (u32, usize), bytes: &[u8], rule: &str, words: &str) {
         let report = self.edited(page, at, bytes);
         let is_it =
@@ -70,7 +70,7 @@ fn number(page: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(page[at..at + 4].try_into().expect("4 bytes"))
 }
 
-/// The bases of lists on page 0 and of the inodes on page 2, with their names.
+/// The list bases on page 0 and in the inodes on page 2, with their names.
 fn bases(ibd: &Ibd) -> Vec<((u32, usize), String)> {
     let of_space =
         [(62, "FREE"), (78, "FREE_FRAG"), (94, "FULL_FRAG"), (118, "SEG_INODES_FULL"), (134, "SEG_INODES_FREE")];
@@ -105,7 +105,7 @@ fn a_wrong_length_or_end_of_a_list_is_named() {
         for ((page, at), list) in bases(ibd).into_iter().take(11) {
             let len = number(ibd.stored(page), at);
             broken.found((page, at), &(len + 1).to_be_bytes(), "list_length", &list);
-            // The first member and the last one: an address within page 0 that is nobody's.
+            // The first and the last member: an address in page 0 where no descriptor is.
             broken.found((page, at + 4), &[0, 0, 0, 0, 0, 99], "list_pointer", &list);
             broken.found((page, at + 10), &[0, 0, 0, 0, 0, 99], "list_pointer", &list);
         }
@@ -126,7 +126,7 @@ fn every_descriptor_field_is_held_against_the_others() {
             let words = format!("the extent of page {first} names");
             broken.found((0, at + 8), &[0, 0, 0, 0, 0, 99], "list_pointer", &words);
             broken.found((0, at + 14), &[0, 0, 0, 0, 0, 99], "list_pointer", &words);
-            // To itself.
+            // A node that points to itself.
             let node = [&[0; 4][..], &(at as u16 + 8).to_be_bytes()].concat();
             broken.found((0, at + 14), &node, "list_pointer", &words);
             let state = if number(ibd.stored(0), at + 20) == 1 { 4_u32 } else { 1 };
@@ -163,7 +163,7 @@ fn extents_that_no_list_has_are_missed_and_single_pages_lie_among_single_pages()
     let table = std::fs::read(all_datadirs().join("mysql-16k/shop/row_dynamic.ibd")).expect("a table");
     let broken = Broken::of("t.ibd", &table);
     let ibd = &broken.ibd;
-    // A list that is empty all of a sudden: base and ends.
+    // A list emptied at its base: length and both ends.
     let (at, _) =
         bases(ibd).into_iter().rfind(|((page, at), _)| *page == 2 && number(ibd.stored(2), *at) > 0).expect("a list");
     let empty = [&[0; 4][..], &[0xFF; 4], &[0; 2], &[0xFF; 4], &[0; 2]].concat();

@@ -1,4 +1,4 @@
-//! Backup streams: the same verdicts as on the unpacked directory, whatever they are compressed with, wherever they are cut.
+//! Backup streams get the same verdicts as the unpacked directory, with every compression and wherever they are cut.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -24,7 +24,7 @@ fn server(args: &[&str], input: &str) {
     assert!(child.wait().expect("ends").success(), "{args:?}");
 }
 
-/// Runs `mbstream ARGS` in `dir` with `input`; what it printed.
+/// Runs `mbstream ARGS` in `dir` with `input`. Returns its output.
 fn mbstream(dir: &Path, args: &[&str], input: &[u8]) -> Vec<u8> {
     let mut child = script()
         .args(["mariadb", "tool", "mbstream"])
@@ -53,7 +53,7 @@ fn backup() -> &'static (Vec<u8>, PathBuf, Dir) {
         server(&["init", data, "--innodb-data-file-path=ibdata1:6M;ibdata2:6M:autoextend"], "");
         server(&["start", data], "");
         server(&["sql", data], SQL);
-        // A clean restart writes all pages, so that there is something to verify.
+        // A clean restart writes all pages, so there is something to verify.
         server(&["stop", data, "0"], "");
         server(&["start", data], "");
         server(&["sql", data], "INSERT INTO shop.plain (a, b) SELECT a, b FROM shop.plain LIMIT 500;");
@@ -102,7 +102,7 @@ fn socket_of(data: &str) -> String {
     format!("/tmp/innokit-{}-{}.sock", user.trim(), sum.split(' ').next().expect("a number"))
 }
 
-/// What the report says of each file: by its path below `root`, what it is and the counts.
+/// The report's kind and counts for each file, by its path below `root`.
 fn verdicts(document: &Value, root: &str) -> BTreeMap<String, String> {
     let files = document["files"].as_array().expect("files").iter();
     let rows = files.filter(|file| file["kind"] != "backup archive").map(|file| {
@@ -116,7 +116,7 @@ fn verdicts(document: &Value, root: &str) -> BTreeMap<String, String> {
     rows.collect()
 }
 
-/// The chunks of a stream: where each begins, its type and its path.
+/// The chunks of a stream: offset, type and path.
 fn chunks(stream: &[u8]) -> Vec<(usize, u8, String)> {
     let number =
         |at: usize, len: usize| stream[at..at + len].iter().rev().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
@@ -130,7 +130,7 @@ fn chunks(stream: &[u8]) -> Vec<(usize, u8, String)> {
     chunks
 }
 
-/// One chunk with a payload; `map` makes it a sparse one: (skip, write) in bytes.
+/// A chunk with a payload. With a `map` of (skip, write) in bytes it is a sparse one.
 fn chunk(path: &str, offset: u64, map: Option<&[(u32, u32)]>, bytes: &[u8]) -> Vec<u8> {
     let little = |value: u64, len: usize| value.to_be_bytes().into_iter().rev().take(len).collect::<Vec<u8>>();
     let map_bytes: Vec<u8> = map
@@ -168,7 +168,7 @@ fn member(path: &str, bytes: &[u8]) -> Vec<u8> {
     [chunk(path, 0, None, bytes), end(path)].concat()
 }
 
-/// The three packings of `bytes`.
+/// `bytes` in each of the three compressions.
 fn packed(bytes: &[u8]) -> [(&'static str, Vec<u8>); 3] {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(bytes).expect("packed");
@@ -212,7 +212,7 @@ fn a_backup_stream_has_the_verdicts_of_the_unpacked_directory() {
         let path = dir.file(&format!("full.xb.{extension}"), &bytes);
         assert_eq!(verdicts(&check_json(&path, &[]).0, &format!("{}: ", path.display())), expected, "{extension}");
     }
-    // In a directory archives are found by their content, and packed ones by their names.
+    // In a directory, archives are recognised by content, and compressed ones by name.
     let (document, status) = check_json(dir.path(), &[]);
     assert_eq!((total(&document, "pages"), status), (4 * total(&directory, "pages"), 0));
 }
@@ -251,7 +251,7 @@ fn a_stream_cut_anywhere_is_damage_and_what_came_before_is_reported() {
     let chunks = chunks(stream);
     std::fs::write(&path, stream).expect("written");
     let file = std::fs::OpenOptions::new().write(true).open(&path).expect("opens");
-    // From the end on: inside headers, paths, payloads.
+    // Cuts counted from the end: inside headers, paths and payloads.
     let mut cuts: Vec<usize> = chunks.iter().rev().step_by(9).flat_map(|(at, ..)| [at + 30, at + 12, at + 3]).collect();
     cuts.sort_unstable_by(|a, b| b.cmp(a));
     for cut in cuts.into_iter().filter(|cut| *cut < stream.len()) {
@@ -305,14 +305,14 @@ fn a_flipped_byte_is_named_with_its_chunk_and_its_page() {
         (Some("chunk_checksum"), Some(*at as u64))
     );
     assert_eq!((findings[1]["path"].as_str(), findings[1]["page"].as_u64()), (Some("-: shop/plain.ibd"), Some(4)));
-    // In a header nothing can be read on; what came before is there.
+    // Damage in a header ends the reading; earlier files are reported.
     let mut damaged = stream.clone();
     damaged[*at + 3] ^= 4;
     let run = check_stdin(&damaged, &["--json"]);
     assert_eq!((run.status, run.json()["findings"][0]["position"].as_u64()), (1, Some(*at as u64)), "{}", run.text);
 }
 
-// --- Archives made by hand, for what this server does not write ------------------------------------------------------------
+// --- Handmade archives, for what this server does not write ------------------------------------------------------------------
 
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
@@ -330,9 +330,9 @@ fn members_compressed_one_by_one_are_checked_without_unpacking() {
     assert_eq!((reasons(&document).len(), run.status), (0, 0), "{}", run.text);
     assert_eq!(total(&document, "pages"), 3 * table.len() as u64 / 16384);
     assert_eq!(total(&document, "skipped_files"), 1);
-    // And outside of archives.
+    // The same outside archives.
     assert_eq!(total(&check_json(dir.path(), &[]).0, "pages"), 3 * table.len() as u64 / 16384);
-    // qpress, and what xtrabackup encrypted, cannot be looked into; that is said.
+    // Files compressed with qpress or encrypted by xtrabackup cannot be read, and the report says so.
     let run = check_stdin(&member("t.ibd.qp", b"qpress10"), &["--json"]);
     assert_eq!((reasons(&run.json()), run.status), (vec!["unreadable_file"], 2), "{}", run.text);
 }
@@ -367,7 +367,7 @@ fn chunks_of_several_files_may_be_mixed_and_holes_may_be_left_out() {
     let run = check_stdin(&mixed.concat(), &["--json"]);
     assert_eq!((total(&run.json(), "pages"), run.status), (2 * table.len() as u64 / 16384, 0), "{}", run.text);
 
-    // Pages that are all zeros are left out, as XtraBackup leaves out what was punched out of the file.
+    // Pages of zeros are left out, as XtraBackup leaves out holes.
     let pages: Vec<&[u8]> = table.chunks(16384).collect();
     let (mut map, mut bytes, mut skip) = (Vec::new(), Vec::new(), 0);
     for page in &pages {
@@ -452,7 +452,7 @@ fn a_compressed_tablespace_on_standard_input_has_the_verdict_of_the_file() {
         assert_eq!(document["findings"], plain["findings"], "{extension}");
         assert_eq!(document["files"], plain["files"], "{extension}");
     }
-    // A first page beyond recognition: the pages behind it tell the format, as in a file.
+    // The first page is unrecognisable. The pages after it tell the format, as in a file.
     table[..16384].fill(0x5A);
     let dir = Dir::new();
     let (of_file, _) = check_json(&dir.file("t.ibd", &table), &[]);

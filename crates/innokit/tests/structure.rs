@@ -1,8 +1,8 @@
-//! No circle of imports spans two folders, and within a folder no more than two files know each other.
+//! No import cycle spans two folders, and a cycle within a folder has at most two files.
 //!
-//! What a file imports is read from its text: its `use` items, and the paths in its code that begin with `crate`, `super`, `self` or an
-//! imported module. A path leads to the file that defines what it names, however many modules hand that on; to hand something on is no
-//! import. `x.rs` beside a folder `x` belongs to that folder, as `x/mod.rs` does. Tests within the sources do not count.
+//! Imports are read from the source text: `use` items, and paths in the code that begin with `crate`, `super`, `self` or an imported
+//! module. A path resolves to the file that defines the item, through any number of re-exports; a re-export itself is no import. `x.rs`
+//! next to a folder `x` belongs to that folder, as `x/mod.rs` does. `#[cfg(test)]` code does not count.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -13,7 +13,7 @@ use std::path::Path;
 
 use common::repository;
 
-/// The names of modules from the crate's root down to one.
+/// The path of a module from the crate root.
 type Module = Vec<String>;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +33,7 @@ impl Token {
     }
 }
 
-/// How many characters a comment, a string or a character at the start of `text` takes; 0 where there is none.
+/// The length in characters of a comment, string or character literal at the start of `text`, or 0.
 fn passed_over(text: &[char]) -> usize {
     let until = |end: &str, from: usize| {
         let end: Vec<char> = end.chars().collect();
@@ -88,7 +88,7 @@ fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
-/// The tokens without the items that only tests have.
+/// The tokens without `#[cfg(test)]` items.
 fn without_tests(tokens: &[Token]) -> Vec<Token> {
     let mark = self::tokens("#[cfg(test)]");
     let (mut at, mut kept) = (0, Vec::new());
@@ -118,7 +118,7 @@ fn without_tests(tokens: &[Token]) -> Vec<Token> {
     kept
 }
 
-/// One name of a `use` item: the path, what it is called here, and whether it is handed on.
+/// One name of a `use` item: its path, its name here, and whether it is re-exported.
 #[derive(Debug)]
 struct Import {
     path: Vec<String>,
@@ -126,7 +126,7 @@ struct Import {
     is_handed_on: bool,
 }
 
-/// Reads a tree of a `use` item below `before`; what is behind it.
+/// Reads a `use` tree below the prefix `before`. Returns the remaining tokens.
 fn read_tree<'t>(mut rest: &'t [Token], before: &[String], found: &mut Vec<(Vec<String>, String)>) -> &'t [Token] {
     let mut path = before.to_vec();
     loop {
@@ -167,15 +167,15 @@ fn read_tree<'t>(mut rest: &'t [Token], before: &[String], found: &mut Vec<(Vec<
     }
 }
 
-/// What a source file says.
+/// A parsed source file.
 #[derive(Debug, Default)]
 struct Source {
     imports: Vec<Import>,
-    /// Paths of two names or more in its code.
+    /// Paths of two or more names in its code.
     paths: Vec<Vec<String>>,
-    /// What it defines.
+    /// Names that it defines.
     items: BTreeSet<String>,
-    /// Every word of its code, `use` items aside.
+    /// Every word of its code outside `use` items.
     words: BTreeSet<String>,
 }
 
@@ -215,7 +215,7 @@ impl Source {
     }
 }
 
-/// Whether this is the program of a crate that also has a library, which the program uses as other crates do.
+/// Whether this is the binary of a crate that also has a library. The binary uses it as any other crate would.
 fn is_caller_of_library(path: &Path) -> bool {
     path.ends_with("main.rs") && path.with_file_name("lib.rs").exists()
 }
@@ -251,7 +251,7 @@ impl Sources {
         }
     }
 
-    /// The files that define what `path` names, as `from` sees it. Nothing for modules and for other crates.
+    /// The files that define what `path` names, as seen from `from`. None for modules and for other crates.
     fn defining(&self, from: &[String], path: &[String], depth: usize) -> BTreeSet<Module> {
         let (mut module, mut rest) = (from.to_vec(), path);
         while let [first, after @ ..] = rest {
@@ -276,14 +276,14 @@ impl Sources {
             if !handed.is_empty() && depth < 12 {
                 return handed.iter().flat_map(|path| self.defining(&module, path, depth + 1)).collect();
             }
-            // What is neither defined nor imported here is another crate's, or comes from a macro of this file.
+            // A name that is neither defined nor imported here belongs to another crate or comes from a macro in this file.
             let is_known = here.items.contains(name) || !(is_relative && module == from);
             return if is_known { BTreeSet::from([module]) } else { BTreeSet::new() };
         }
         BTreeSet::new()
     }
 
-    /// Which files each imports something from.
+    /// The files that each file imports from.
     fn imports(&self) -> BTreeMap<&Module, BTreeSet<Module>> {
         let of = |(module, source): (&'_ Module, &'_ Source)| {
             let used =
@@ -296,7 +296,7 @@ impl Sources {
         self.0.iter().map(|(module, source)| (module, of((module, source)))).collect()
     }
 
-    /// Files that import from each other, directly or through others: each group of two or more.
+    /// Groups of two or more files that import from each other, directly or through others.
     fn circles(&self) -> BTreeSet<Vec<Module>> {
         let imports = self.imports();
         let reached = |from: &Module| {
@@ -319,7 +319,7 @@ impl Sources {
         if has_children { module } else { &module[..module.len() - 1] }
     }
 
-    /// Circles that span folders, or have more than two files.
+    /// Cycles that span folders or have more than two files.
     fn bad_circles(&self) -> Vec<String> {
         let is_bad = |circle: &Vec<Module>| {
             let folders: BTreeSet<&[String]> = circle.iter().map(|module| self.folder(module)).collect();
@@ -401,10 +401,10 @@ fn circles_are_found() {
     assert_eq!(crate_of(&three), ["a, b, c"], "three files of one folder");
 }
 
-/// Lines above an ordering within which a comment must name it.
+/// How many lines above a memory ordering a comment may be that explains it.
 const REASON_ABOVE: usize = 10;
 
-/// Where an ordering weaker than sequential consistency has no comment that names it, as `file:line`.
+/// Uses of an ordering weaker than `SeqCst` without a comment that names it, as `file:line`.
 fn orderings_without_reason(path: &Path, text: &str) -> Vec<String> {
     let product = text.split("#[cfg(test)]\nmod tests").next().expect("the first part");
     let lines: Vec<(&str, &str)> = product.lines().map(|line| line.split_once("//").unwrap_or((line, ""))).collect();

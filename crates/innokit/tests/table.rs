@@ -1,4 +1,4 @@
-//! `innokit table`: sound tables of both servers have no finding and the rows that were put in; each damage is found and named.
+//! `innokit table`: intact tables of both servers have no findings and the right number of rows; each damage is found and named.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod broken_table;
@@ -16,7 +16,7 @@ fn table(command: &str, path: &Path, options: &[&str]) -> Run {
     Run::of(&output)
 }
 
-/// What the statements of `make-datadirs.sh` leave in tables, in every datadir that has all kinds of tables.
+/// The rows that `make-datadirs.sh` leaves in the tables of every datadir with all kinds of tables.
 const ROWS: [(&str, u64); 13] = [
     ("n", 20_000),
     ("digits", 10),
@@ -53,7 +53,7 @@ fn tables_that_recovery_will_yet_mend_are_not_called_damaged() {
         let run = table("check", &all_datadirs().join(name), &["-q"]);
         assert_ne!(run.status, 1, "{name}:\n{}", run.text);
         let sentence = "the redo log still has work to do";
-        // A file that the server had just begun has no finding, but a line of its own.
+        // A file that the server was just creating has no finding, but a line of its own.
         let mut findings = run.text.lines().filter(|line| line.ends_with(']'));
         assert!(findings.all(|line| line.contains(sentence)), "{name}:\n{}", run.text);
     }
@@ -150,7 +150,7 @@ fn the_answer_does_not_hang_on_workers_nor_on_read_ahead() {
     }
 }
 
-/// Tables of every kind, with off-page values and keys of several collations; times differ, all else does not.
+/// Tables of every kind, with off-page values and keys of several collations. Only the times differ.
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn indexes_say_the_same_in_the_order_of_the_file_and_of_the_key() {
@@ -198,7 +198,7 @@ fn check_at_the_level_of_structure_says_both() {
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn files_of_different_servers_in_one_folder_are_explained_each_by_itself() {
     let dir = Dir::new();
-    // Both are tablespace 6 with index 162 of their servers.
+    // On both servers it is tablespace 6 with index 162.
     for name in ["mysql-16k/shop/row_dynamic.ibd", "mysql-16k-compressed/shop/page_blobs.ibd"] {
         let bytes = std::fs::read(all_datadirs().join(name)).expect("a table");
         dir.file(name.rsplit('/').next().expect("a name"), &bytes);
@@ -213,7 +213,7 @@ fn files_of_different_servers_in_one_folder_are_explained_each_by_itself() {
     }
 }
 
-/// `table check` and `table count` of one damaged table, and `info`, count the same rows, and none says that they are all.
+/// `table check`, `table count` and `info` count the same rows of a damaged table, and none claims that they are all.
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_damaged_table_has_one_number_of_rows() {
@@ -244,7 +244,7 @@ fn a_count_that_misses_a_leaf_says_so() {
     let dir = Dir::new();
     let mut ibd = Ibd::new(std::fs::read(all_datadirs().join("mysql-16k/shop/row_compact.ibd")).expect("a table"));
     let (root, records) = (ibd.root("b"), ibd.records(ibd.root("b")));
-    // The second node pointer is taken out of the list: its leaf is lost, and no checksum tells.
+    // Unlink the second node pointer: its leaf is lost, and no checksum shows it.
     let delta = (records[2] as u16).wrapping_sub(records[0] as u16);
     ibd.page(root)[records[0] - 2..records[0]].copy_from_slice(&delta.to_be_bytes());
     let run = table("count", &dir.file("t.ibd", &ibd.sealed()), &[]);

@@ -1,4 +1,4 @@
-//! Each damage that a checksum does not show is found, and named by index, page and rule; and no damage stops the check.
+//! Damage that no checksum shows is found and named by index, page and rule, and no damage stops the check.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 #![allow(clippy::little_endian_bytes, reason = "coordinates are stored little-endian")]
 
@@ -17,7 +17,7 @@ use jobs::table::TreeKind;
 use jobs::tree::Rule;
 use jobs::{TableOptions, TableReport};
 
-/// Rows of the table.
+/// Number of rows in the table.
 const ROWS: u64 = 3200;
 
 /// A table whose indexes all have two levels.
@@ -25,7 +25,7 @@ fn whole_table() -> Vec<u8> {
     std::fs::read(all_datadirs().join("mysql-16k/shop/row_compact.ibd")).expect("a table")
 }
 
-/// What a damage is expected to be called.
+/// The expected name of a damage.
 struct Expected {
     rule: &'static str,
     index: Option<&'static str>,
@@ -36,8 +36,7 @@ fn on(rule: &'static str, index: &'static str, page: u32) -> Expected {
     Expected { rule, index: Some(index), page: Some(page) }
 }
 
-/// The report, which is the same whether leaves are read in the order of the file or one by one in the order of the key, and by how many
-/// workers.
+/// The report. It must not depend on whether leaves are read in file order or one by one in key order, or on the number of workers.
 fn check(bytes: &[u8]) -> TableReport {
     check_with(bytes, TableOptions::default())
 }
@@ -53,11 +52,11 @@ fn check_with(bytes: &[u8], options: TableOptions) -> TableReport {
 }
 
 thread_local! {
-    /// The rules that this thread has seen broken and named.
+    /// The rules that this thread has broken and seen named.
     static NAMED: RefCell<BTreeSet<&'static str>> = RefCell::default();
 }
 
-/// Asserts that the rule is among the findings, of that index and on that page.
+/// Asserts that a finding names the rule, that index and that page.
 fn assert_named(report: &TableReport, name: &str, expected: &Expected) {
     let is_it = |finding: &&jobs::table::TableFinding| {
         finding.rule.as_str() == expected.rule
@@ -75,14 +74,14 @@ fn put(page: &mut [u8], at: usize, bytes: &[u8]) {
     page[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// Breaks the table in one way, and expects its name among the findings.
+/// Breaks the table in one way and expects that damage among the findings.
 fn damage(name: &str, sealed: bool, act: impl FnOnce(&mut Ibd) -> Expected) {
     let mut ibd = Ibd::new(whole_table());
     let expected = act(&mut ibd);
     let bytes = if sealed { ibd.sealed() } else { ibd.bytes };
     let report = check(&bytes);
     assert_named(&report, name, &expected);
-    // What is sound is still counted.
+    // Intact pages are still counted.
     let sound = report.files[0].indexes.iter().filter(|index| index.complete && index.findings == 0);
     assert!(sound.clone().count() > 0 && sound.filter(|i| i.kind != TreeKind::Sdi).all(|i| i.rows == ROWS), "{name}");
 }
@@ -192,7 +191,7 @@ fn damage_of_records_is_named() {
     damage("lost row", true, |ibd| {
         let leaf = ibd.leaves("b")[0];
         let records = ibd.records(leaf);
-        // One that no directory slot names, lest all slots be wrong.
+        // A record that no directory slot points to, so that the slots stay right.
         let lost = (1..records.len()).find(|at| ibd.stored(leaf)[records[*at] - 5] & 0x0F == 0).expect("a record");
         let delta = (records[lost + 1] as u16).wrapping_sub(records[lost - 1] as u16);
         put(ibd.page(leaf), records[lost - 1] - 2, &delta.to_be_bytes());
@@ -226,7 +225,7 @@ fn damage_of_records_is_named() {
     damage("father's key below the page before", true, |ibd| {
         let (root, leaf) = (ibd.root("a"), ibd.leaves("a")[1]);
         let pointer = ibd.records(root)[1];
-        // NULL is below everything, and is no change of length here: the lowest value is.
+        // The lowest value rather than NULL, which would change the record's length.
         put(ibd.page(root), pointer, &[0; 4]);
         on("father_order", "a", leaf)
     });
@@ -271,7 +270,7 @@ fn damage_of_rectangles_is_named() {
     let mut ibd = Ibd::new(std::fs::read(all_datadirs().join("mysql-16k/shop/places.ibd")).expect("a table"));
     let root = ibd.root("place");
     let pointer = ibd.records(root)[1];
-    // The highest x, behind the lowest: lower than all.
+    // The highest x, next to the lowest: now lower than all.
     put(ibd.page(root), pointer + 8, &(-1000_f64).to_le_bytes());
     let expected = Expected { rule: "father_rectangle", index: Some("place"), page: None };
     assert_named(&check(&ibd.sealed()), "a rectangle too small", &expected);
@@ -331,7 +330,7 @@ fn damage_of_segments_and_descriptors_is_named() {
     });
 }
 
-/// Breaks a table of the fixtures, with checksums that are right.
+/// Breaks a fixture table under correct checksums.
 fn damage_of(fixture_name: &str, options: TableOptions, act: impl FnOnce(&mut Ibd) -> Expected) {
     let mut ibd = Ibd::new(fixture(fixture_name));
     let expected = act(&mut ibd);
@@ -344,7 +343,7 @@ fn damage_that_hides_what_should_be_known_is_named() {
     damage("a node pointer that is none", true, |ibd| {
         let root = ibd.root("b");
         let pointer = ibd.records(root)[1];
-        // An ordinary record it says it is.
+        // The record claims to be an ordinary one.
         ibd.page(root)[pointer - 3] &= !7;
         on("node_pointer", "b", root)
     });
@@ -354,13 +353,13 @@ fn damage_that_hides_what_should_be_known_is_named() {
         Expected { rule: "segment_without_root", index: None, page: None }
     });
     let lost_map = |ibd: &mut Ibd| {
-        // The state of the second extent: there is no such.
+        // An undefined state in the second extent's descriptor.
         put(ibd.page(0), 150 + 40 + 20, &[0, 0, 0, 9]);
         Expected { rule: "descriptors", index: None, page: Some(0) }
     };
     damage_of("mysql-9.7/dynamic-16k.ibd", TableOptions::default(), lost_map);
     damage_of("mysql-9.7/dynamic-16k.ibd", TableOptions::default(), |ibd| {
-        // The page of the segments.
+        // The inode page.
         ibd.page(2).fill(0);
         Expected { rule: "unreadable_page", index: None, page: Some(2) }
     });
@@ -375,11 +374,11 @@ fn damage_that_hides_what_should_be_known_is_named() {
     });
 }
 
-/// Rows of a table with values off page: the leaf, the origins of the rows, and where their references lie.
+/// Rows with off-page values: the leaf, the record origins, and the offsets of their references.
 fn references(ibd: &Ibd) -> (u32, Vec<(usize, usize)>) {
     let (format, leaf) = (ibd.format, ibd.leaves("PRIMARY")[0]);
     let page = ibd.stored(leaf);
-    // The end of a reference: its space, and a page of the file.
+    // The space id and page number of a reference.
     let space = format.space().0.to_be_bytes();
     let is_one = |at: usize| {
         let page_no = u32::from_be_bytes(page[at + 4..at + 8].try_into().expect("4 bytes"));
@@ -448,12 +447,12 @@ fn damage_between_rows_and_entries_is_named() {
     let leaf = ibd.leaves("b")[0];
     let record = ibd.records(leaf)[9];
     let page = ibd.page(leaf);
-    // The last byte of a, which follows b, whose length is below the bitmap.
+    // The last byte of `a`, which follows `b`. The length of `b` is stored below the null bitmap.
     page[record + usize::from(page[record - 7]) + 3] ^= 1;
     assert_named(&check_with(&ibd.sealed(), extended()), "entry_differs", &on("entry_differs", "b", leaf));
 }
 
-/// The rules that `space_management.rs` has tablespaces for.
+/// The rules that `space_management.rs` covers.
 const OF_LISTS: [Rule; 13] = [
     Rule::FragmentExtent,
     Rule::MapFreed,
@@ -505,13 +504,13 @@ fn truncated_table_names_what_is_gone() {
     assert!(rules.contains(&"truncated") && rules.contains(&"missing_page"), "{rules:?}");
 }
 
-/// A number that follows from the one before it.
+/// The next pseudo-random number.
 fn random(state: &mut u64) -> usize {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     (*state >> 33) as usize
 }
 
-/// Any bytes of sealed index pages may be wrong: the check ends, and says something. `TABLE_DAMAGES=10000` for a long run.
+/// Random bytes of resealed index pages are changed: the check must end and report something. Set `TABLE_DAMAGES=10000` for a long run.
 #[test]
 fn random_damage_never_stops_the_check() {
     let cases = std::env::var("TABLE_DAMAGES").ok().and_then(|text| text.parse().ok()).unwrap_or(200);
@@ -522,7 +521,7 @@ fn random_damage_never_stops_the_check() {
         for _ in 0..=random(&mut state) % 8 {
             let number = random(&mut state) as u32 % ibd.pages();
             let page = ibd.page(number);
-            // Half of the damage hits the headers, which lead elsewhere.
+            // Half of the damage hits the headers, whose pointers lead elsewhere.
             let at = if random(&mut state).is_multiple_of(2) {
                 38 + random(&mut state) % 100
             } else {

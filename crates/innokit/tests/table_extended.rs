@@ -1,5 +1,5 @@
-//! `innokit table check --extended`: entries without their row, rows without their entry, entries that say other things than their row,
-//! in files of both servers; every page sound in itself, and its checksum right.
+//! `innokit table check --extended` in files of both servers: index entries without a row, rows without an entry, and entries that differ
+//! from their row. Every page is consistent in itself and its checksum correct.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod any_workers;
@@ -13,9 +13,9 @@ use common::{Dir, Run, all_datadirs, innokit};
 use jobs::table::TreeKind;
 use jobs::{TableOptions, TableReport};
 
-/// A table of a datadir, alone, with what describes it.
+/// One table of a datadir, alone with the files that describe it.
 struct Alone {
-    /// Keeps the files.
+    /// Keeps the files until dropped.
     _dir: Dir,
     path: PathBuf,
 }
@@ -29,7 +29,7 @@ impl Alone {
         if datadir.starts_with("mariadb") {
             let frm = format!("shop/{table}.frm");
             std::fs::copy(from.join(&frm), dir.path().join(&frm)).expect("copied");
-            // The dictionary, and the undo logs, which say that no transaction waits to be rolled back.
+            // The dictionary, and the undo logs, which show that no transaction is to be rolled back.
             for name in ["ibdata1", "undo001", "undo002", "undo003"] {
                 let file = from.join(name).canonicalize().expect("a path");
                 std::os::unix::fs::symlink(file, dir.path().join(name)).expect("linked");
@@ -72,7 +72,7 @@ fn add_u16(page: &mut [u8], at: usize, more: u16) {
     page[at..at + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Takes a record of so many bytes off a compact page as a server does, but for the number of the last insert.
+/// Removes a record of `bytes` bytes from a compact page as a server does, except that the last-insert position stays.
 fn remove(ibd: &mut Ibd, number: u32, nth: usize, size: u16) -> u16 {
     let records = ibd.records(number);
     let page = ibd.page(number);
@@ -93,7 +93,7 @@ fn remove(ibd: &mut Ibd, number: u32, nth: usize, size: u16) -> u16 {
 
 /// Header, bitmap, a and id.
 const ENTRY_OF_A: u16 = 5 + 1 + 4 + 4;
-/// The number of a row that is in the key as INT.
+/// The row number as stored in an INT key.
 fn id_at(page: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(page[at..at + 4].try_into().expect("4 bytes")) ^ 0x8000_0000
 }
@@ -173,7 +173,7 @@ fn an_entry_with_another_value_is_named_beside_its_row() {
             let leaf = ibd.leaves("b")[3];
             let record = ibd.records(leaf)[9];
             let page = ibd.page(leaf);
-            // b, then a, then id: the length of b is below the bitmap.
+            // `b`, then `a`, then `id`. The length of `b` is stored below the null bitmap.
             let end_of_b = record + usize::from(page[record - 7]);
             page[end_of_b + 3] ^= 1;
             at = (leaf, record as u16);
@@ -220,7 +220,7 @@ fn more_differences_than_can_be_kept_are_counted() {
     let mut broken = 0;
     alone.break_it(|ibd| {
         for leaf in ibd.leaves("b") {
-            // The first and the last one have to do with the parents and the neighbours.
+            // Not the first or last record: those concern the parent and the neighbours.
             let records = ibd.records(leaf);
             for &record in &records[1..records.len() - 1] {
                 broken += 1;

@@ -1,5 +1,4 @@
-//! For each rule of index pages a table that breaks it, with checksums that are right: `innokit table check` names the rule, the page
-//! and the index.
+//! One table per rule of index pages that breaks it under correct checksums. `innokit table check` names the rule, the page and the index.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 extern crate format as innokit_format;

@@ -1,4 +1,4 @@
-//! Definitions from files alone against the servers' own SHOW CREATE TABLE, and back: what is printed makes the same table again.
+//! Definitions read from the files equal the servers' SHOW CREATE TABLE, and executing them makes the same table again.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use common::{Dir, Run, all_datadirs, innokit, repository};
 
-/// A server on a new datadir. Stopped when it goes out of scope, whatever happens.
+/// A server on a new datadir, stopped on drop.
 struct Server {
     kind: &'static str,
     dir: Dir,
@@ -28,7 +28,7 @@ impl Server {
         self.dir.path().join("data")
     }
 
-    /// Runs `server.sh KIND ACTION DATADIR ARGS`; what it printed.
+    /// Runs `server.sh KIND ACTION DATADIR ARGS`. Returns its output.
     fn script(&self, action: &str, args: &[&str], input: &str) -> String {
         let mut command = Command::new(repository().join("scripts/server.sh"));
         command.args([self.kind, action]).arg(self.datadir()).args(args);
@@ -65,7 +65,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A test that fails leaves no server behind.
+        // Runs in a failing test too, so that no server stays behind.
         let mut command = Command::new(repository().join("scripts/server.sh"));
         drop(command.args([self.kind, "stop"]).arg(self.datadir()).status());
     }
@@ -75,7 +75,7 @@ fn table_schema(args: &[&str]) -> Run {
     Run::of(&innokit().args(["table", "schema"]).args(args).output().expect("innokit runs"))
 }
 
-/// MySQL keeps the counter elsewhere once the table has rows.
+/// Once the table has rows, MySQL stores the counter elsewhere.
 fn without_counter(definition: &str) -> String {
     let Some((before, after)) = definition.split_once(" AUTO_INCREMENT=") else { return definition.to_owned() };
     format!("{before}{}", after.trim_start_matches(|c: char| c.is_ascii_digit()))
@@ -112,7 +112,7 @@ fn files_tell_what_the_server_shows(kind: &'static str, scripts: &[&str], tables
         damaged_foreign_keys_are_not_left_out_in_silence(&server);
     }
 
-    // Back: an empty server makes the same tables of it.
+    // And back: an empty server makes the same tables from the statements.
     let sql = table_schema(&[datadir]);
     assert_eq!(sql.status, 0);
     server.script("start", &[], "");
@@ -121,8 +121,8 @@ fn files_tell_what_the_server_shows(kind: &'static str, scripts: &[&str], tables
     let after = server.definitions();
     assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
     for (name, again) in &after {
-        // Nobody can ask for times in the format of MariaDB 5.3 in a statement: a variable decides. And MySQL takes a collation that
-        // its own statement names for one that the user named, and prints the charset from then on.
+        // No statement can ask for times in the format of MariaDB 5.3: a variable decides. And MySQL takes the collation in its own
+        // statement for one that the user named, and prints the charset from then on.
         if !["ma_oldtemp", "my_coll2"].contains(&name.1.as_str()) {
             assert_eq!(without_counter(again), without_counter(&before[name]), "{kind} {name:?}");
         }
@@ -205,13 +205,13 @@ fn a_damaged_definition_is_never_a_shorter_answer() {
     let source = all_datadirs().join("mysql-16k/shop/types.ibd");
     let mut bytes = std::fs::read(source).expect("read");
     let dir = Dir::new();
-    // The root of the dictionary information is page 3: one byte of its records.
+    // Page 3 is the SDI root. Change one byte of its records.
     bytes[3 * 16384 + 200] ^= 1;
     let file = dir.file("types.ibd", &bytes);
     let run = table_schema(&[file.to_str().expect("UTF-8")]);
     assert_eq!((run.status, run.text.as_str()), (2, ""), "{}", run.errors);
     assert!(run.errors.contains("types.ibd: its dictionary information (SDI)"), "{}", run.errors);
-    // A definition beside an encrypted file is in the clear; foreign keys in an encrypted ibdata1 are not.
+    // A `.frm` file beside an encrypted tablespace is not encrypted, but foreign keys in an encrypted ibdata1 are.
     let encrypted = all_datadirs().join("mariadb-16k-enc");
     let run = table_schema(&[encrypted.to_str().expect("UTF-8"), "--table", "shop.types"]);
     assert_eq!(run.status, 0, "{}", run.errors);

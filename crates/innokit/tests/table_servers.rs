@@ -1,5 +1,5 @@
-//! The real servers count, we count, and every entry is held against its row: on tables of every kind that they made, altered, changed
-//! at random and shut down cleanly, with rows that purge has not taken away yet.
+//! Our counts equal the real servers', and every index entry matches its row: on tables of every kind that the servers made, altered,
+//! changed at random and shut down cleanly, with rows that purge has not removed yet.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use common::{Dir, Run, all_datadirs, innokit, repository};
 use serde_json::Value;
 
-/// A server of that kind on a copy of a datadir. Stopped when it goes out of scope, whatever happens.
+/// A server of that kind on a copy of a datadir, stopped on drop.
 struct Server {
     kind: &'static str,
     dir: Dir,
@@ -24,7 +24,7 @@ impl Server {
         let copied = Command::new("cp").arg("-r").arg(all_datadirs().join(name)).arg(dir.path().join("data")).status();
         assert!(copied.expect("cp runs").success());
         let server = Self { kind, dir };
-        // What the datadir was made with.
+        // The options that the datadir was made with.
         let options: &[&str] = if kind == "mariadb" { &["--innodb-undo-tablespaces=3"] } else { &[] };
         server.script("start", options, "");
         server
@@ -41,7 +41,7 @@ impl Server {
         command
     }
 
-    /// Runs `server.sh KIND ACTION DATADIR ARGS`; what it printed.
+    /// Runs `server.sh KIND ACTION DATADIR ARGS`. Returns its output.
     fn script(&self, action: &str, args: &[&str], input: &str) -> String {
         let mut child = self.command(action, args).spawn().expect("bash runs");
         child.stdin.take().expect("piped").write_all(input.as_bytes()).expect("taken");
@@ -55,7 +55,7 @@ impl Server {
         text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
     }
 
-    /// A session that keeps what others delete: purge cannot take away what its snapshot still sees.
+    /// A session that keeps deleted rows alive: purge cannot remove what its snapshot still sees.
     fn hold_purge(&self) -> Child {
         let mut holder = self.command("sql", &["--batch", "--unbuffered", "more"]).spawn().expect("bash runs");
         let statements = b"START TRANSACTION WITH CONSISTENT SNAPSHOT; SELECT COUNT(*) FROM plain;\n";
@@ -69,12 +69,12 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A test that fails leaves no server behind.
+        // Runs in a failing test too, so that no server stays behind.
         drop(self.command("stop", &[]).status());
     }
 }
 
-/// Rows by table and index, as the server counts them: through that very index, and all of them.
+/// Rows by table and index as the server counts them: through that index, and in total.
 fn counts_of(server: &Server) -> BTreeMap<(String, String), u64> {
     let columns = "DISTINCT table_schema, table_name, index_name, index_type";
     let query = format!(
@@ -84,9 +84,9 @@ fn counts_of(server: &Server) -> BTreeMap<(String, String), u64> {
     assert!(indexes.len() > 40, "{indexes:?}");
     let statement = |row: &Vec<String>| {
         let [schema, table, index, kind] = &row[..] else { panic!("{row:?}") };
-        // Earlier versions of rows are rows to InnoDB.
+        // To InnoDB, history versions of rows are rows.
         let all = if table == "versioned" { "FOR SYSTEM_TIME ALL" } else { "" };
-        // MySQL takes COUNT(*) from the clustered index, whatever it is told.
+        // MySQL takes COUNT(*) from the clustered index, even with FORCE INDEX.
         match kind.as_str() {
             "BTREE" => format!("SELECT IFNULL(SUM(1), 0) FROM `{schema}`.`{table}` {all} FORCE INDEX (`{index}`);"),
             _ => format!("SELECT COUNT(*) FROM `{schema}`.`{table}`;"),
@@ -106,7 +106,7 @@ fn innokit_table(arguments: &[&str], path: &Path) -> Run {
     Run::of(&innokit().arg("table").args(arguments).arg(path).output().expect("innokit runs"))
 }
 
-/// The indexes of a report, with the names of partitions taken off.
+/// The indexes of a report, without partition names.
 fn indexes(document: &Value) -> Vec<(String, String, &Value)> {
     let files = document["files"].as_array().expect("files").iter();
     let all = files.flat_map(|file| file["indexes"].as_array().expect("indexes"));
@@ -125,7 +125,7 @@ fn every_count_is_the_servers(kind: &'static str, datadir: &str, own: &str) {
     server.sql(include_str!("more_tables/changes.sql"));
     let expected = counts_of(&server);
     drop(holder.stdin.take());
-    // Purge has next to no time before the server stops: what is deleted may still lie in the pages.
+    // Purge has almost no time before the server stops, so deleted rows may still be in the pages.
     server.script("stop", &["1"], "");
     holder.wait().expect("ends");
 
@@ -165,7 +165,7 @@ fn every_count_is_the_servers(kind: &'static str, datadir: &str, own: &str) {
     }
 }
 
-/// Values of so many bytes lie off page, whatever the server does: each must have been followed to its end.
+/// Values of this length are always off page. Each must have been followed to its end.
 fn off_page_values(document: &Value, table: &str) -> u64 {
     let all = indexes(document).into_iter().filter(|(name, ..)| name == &format!("more.{table}"));
     all.map(|(.., index)| index["off_page"].as_u64().expect("a number")).sum()

@@ -1,5 +1,5 @@
-//! `innokit table`: the same bytes of output for any number of workers, sound files or broken ones. What breaks them is in `fixtures/broken`,
-//! here, and in the tests of each damage, which look at every file with one, two and eight workers.
+//! `innokit table` prints the same bytes for any number of workers, on intact and on damaged files. The damage is that of
+//! `fixtures/broken`, that made here, and that of `table_damage`, which checks every file with one, two and eight workers.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod any_workers;
@@ -15,10 +15,10 @@ use jobs::TableOptions;
 use jobs::source::keys::KeyFiles;
 use jobs::tree::walk::Depth;
 
-/// A table whose two indexes have hundreds of leaves each, all over the file.
+/// A table whose two indexes have hundreds of leaves each, scattered over the file.
 const SCATTERED: &str = "scattered/scattered-16k.ibd";
 
-/// The table, whole and broken in ways that the checksums hide or show.
+/// The table, intact and damaged, with and without wrong checksums.
 fn scattered(dir: &Dir) {
     let sound = fixture(SCATTERED);
     dir.file("scattered/sound.ibd", &sound);
@@ -37,7 +37,7 @@ fn scattered(dir: &Dir) {
         let (from, to) = (ibd.stored(last).to_vec(), ibd.page(first));
         to[38..16384 - 8].copy_from_slice(&from[38..16384 - 8]);
     });
-    // The highest byte of a row's key: out of order, and no longer what the other index says.
+    // The highest byte of a row's key: now out of order, and different from the other index.
     sealed("key", &|ibd| {
         let record = ibd.records(first)[5];
         ibd.page(first)[record] ^= 0x40;
@@ -50,7 +50,7 @@ fn scattered(dir: &Dir) {
     dir.file("scattered/cut.ibd", &sound[..sound.len() / 2]);
 }
 
-/// Sound, broken and odd files.
+/// Intact, damaged and odd files.
 fn mixed() -> Dir {
     let dir = Dir::new();
     for folder in ["mysql-9.7", "mariadb-10.11", "broken"] {
@@ -62,7 +62,7 @@ fn mixed() -> Dir {
     dir
 }
 
-/// Output without the lines that tell the time or the options.
+/// Output without the lines that contain the time or the options.
 fn output(paths: &Path, words: &[&str], more: &[String]) -> String {
     let output = innokit().arg("table").args(words).args(more).arg(paths).output().expect("innokit runs");
     let run = Run::of(&output);
@@ -110,7 +110,7 @@ fn workers_who_share_the_smallest_trees_say_what_one_says() {
         for name in ["zeroed", "torn", "cut", "link"] {
             assert!(broken(name) > 0, "{name}");
         }
-        // To count is not to compare keys.
+        // Counting does not compare keys.
         let is_check = options.depth == Depth::Check;
         assert!(["key", "twice"].iter().all(|name| (broken(name) > 0) == is_check), "{:?}", options.depth);
     }
@@ -121,7 +121,7 @@ fn each_depth() -> [TableOptions; 2] {
     [TableOptions { depth: Depth::Count, extended: false, ..extended.clone() }, extended]
 }
 
-/// The files that `keys_of` names.
+/// The key files that the options from `keys_of` name.
 fn key_files(words: &[String]) -> KeyFiles {
     let mut keys = KeyFiles::default();
     match words {

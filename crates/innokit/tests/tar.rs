@@ -1,4 +1,4 @@
-//! Tar archives, which most backups end in, are read as they stream by; and redo logs are known by what is in them.
+//! Tar archives, the form most backups are kept in, are read as streams. Redo logs in them are recognised by content.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -9,7 +9,7 @@ use std::process::Command;
 use common::{Dir, all_datadirs, check, check_json, check_stdin, fixture, reasons, total};
 use serde_json::Value;
 
-/// A small datadir, with a name longer than a header of tar has room for, and a damaged page.
+/// A small datadir with a name too long for a tar header, and a damaged page.
 fn datadir(dir: &Dir) {
     let mut damaged = fixture("mysql-9.7/dynamic-16k.ibd");
     damaged[4 * 16384 + 9000] ^= 1;
@@ -55,7 +55,7 @@ fn every_kind_of_tar_has_the_verdict_of_the_directory() {
         let piped = check_stdin(archive, &["--json"]).json();
         assert_eq!(sums(&piped), sums(&expected), "{number}");
     }
-    // Without the name that ustar has no room for.
+    // Without the name that is too long for ustar.
     std::fs::remove_dir_all(dir.path().join("data").join("a".repeat(180))).expect("removed");
     let (expected, _) = check_json(&dir.path().join("data"), &[]);
     let (document, _) = check_json(&dir.file("b.tar", &tar(&dir, &["--format=ustar"])), &[]);
@@ -74,13 +74,13 @@ fn a_tar_that_is_cut_or_damaged_is_damage_and_what_came_before_is_reported() {
     let dir = Dir::new();
     datadir(&dir);
     let whole = tar(&dir, &[]);
-    // In the middle of a member; the last one of the archive has its end mark cut off.
+    // Cut in the middle of a member; the last cut removes the end mark.
     for len in [whole.len() / 2 + 100, 700, 1000] {
         let (document, status) = check_json(&dir.file("cut.tar", &whole[..len]), &[]);
         assert_eq!(status, 1, "{len}");
         assert!(reasons(&document).contains(&"archive_cut"), "{len}: {:?}", reasons(&document));
     }
-    // Behind the directory "data/" a header follows.
+    // After the directory "data/" comes a header.
     let mut damaged = whole.clone();
     damaged[512 + 10] ^= 0x20;
     let (document, status) = check_json(&dir.file("bad.tar", &damaged), &[]);
@@ -97,7 +97,7 @@ fn a_sparse_member_is_undecided_and_said_so() {
     std::fs::OpenOptions::new().write(true).open(path).expect("opens").set_len(64 << 20).expect("grows");
     for format in ["--format=gnu", "--format=pax"] {
         let run = check(&dir.file("s.tar", &tar(&dir, &["--sparse", format])), &[]);
-        // A file system without holes has none to leave out.
+        // A file system without sparse files has no holes to skip.
         if run.text.contains("a sparse file") {
             assert_eq!(run.status, 2, "{format}: {}", run.text);
         } else {

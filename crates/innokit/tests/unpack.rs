@@ -1,5 +1,5 @@
-//! Archives are unpacked to the files that went in, or nothing is left: whatever they are compressed with, wherever they are cut, and
-//! wherever their names lead.
+//! Unpacking yields the files that went in, or leaves nothing: with every compression, wherever the archive is cut, and wherever its names
+//! lead.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use common::{Dir, Run, fixture, innokit};
 use proptest::prelude::*;
 
-/// Files below a folder, and its directories with nothing for content.
+/// All files below a folder with their bytes; directories have no content.
 fn contents(root: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     let (mut found, mut dirs) = (BTreeMap::new(), vec![root.to_path_buf()]);
     while let Some(dir) = dirs.pop() {
@@ -34,7 +34,7 @@ fn unpack(archive: &Path, to: &Path) -> Run {
     Run::of(&innokit().arg("unpack").args([archive, to]).output().expect("innokit runs"))
 }
 
-/// A small datadir: an empty database, a name longer than a header of tar has room for, an empty file.
+/// A small datadir with an empty database, a name too long for a tar header, and an empty file.
 fn datadir(dir: &Dir) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     dir.file("data/shop/t.ibd", &fixture("mariadb-10.11/dynamic-16k.ibd"));
     let long = "a".repeat(180);
@@ -53,7 +53,7 @@ fn tar(dir: &Dir, options: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-/// As `mariadb-backup` sends files: a chunk of bytes, and the end.
+/// A file as `mariadb-backup` sends it: a chunk of bytes, then the end chunk.
 fn chunk(flags: u8, code: u8, path: impl AsRef<[u8]>, rest: &[u8]) -> Vec<u8> {
     let path = path.as_ref();
     [b"XBSTCK01", &[flags, code][..], &length(path), path, rest].concat()
@@ -72,7 +72,7 @@ fn payload(flags: u8, path: impl AsRef<[u8]>, offset: u64, bytes: &[u8]) -> Vec<
     chunk(flags, b'P', path, &[number(bytes.len() as u64), number(offset), crc, bytes.to_vec()].concat())
 }
 
-/// zlib's, bit by bit.
+/// zlib's CRC-32, computed bit by bit.
 fn crc32(bytes: &[u8]) -> u32 {
     let bit = |crc: u32| if crc & 1 == 1 { (crc >> 1) ^ 0xEDB8_8320 } else { crc >> 1 };
     !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| bit(crc)))
@@ -121,7 +121,7 @@ fn every_kind_of_archive_becomes_the_files_that_went_in() {
     let mut archives = vec![stream(&data)];
     archives.extend(packings(&archives[0]));
     for (number, archive) in archives.iter().enumerate() {
-        // Into a directory that is there, below one that is not, and from standard input.
+        // Into an existing directory, below a missing one, and from standard input.
         let to = dir.path().join(format!("made/stream{number}"));
         if number == 0 {
             fs::create_dir_all(&to).expect("made");
@@ -154,25 +154,25 @@ fn members_that_are_compressed_are_what_is_in_them() {
             .iter()
             .all(|name| found[&PathBuf::from(format!("shop/{name}.ibd"))] == Some(table.clone()))
     );
-    // Damaged, or cut within: the archive's own checksums are right.
+    // The compressed member is damaged or cut off, and the archive's own checksums are right.
     for (extension, packed) in ["gz", "zst", "lz4"].iter().zip(packings(&table)) {
         let cut = &packed[..packed.len() / 2];
         let to = dir.path().join("cut");
         let run = unpack(&dir.file("a.xb", &member(format!("t.ibd.{extension}"), cut)), &to);
         assert!(run.status == 1 && !to.exists(), "{extension}: {} {}", run.status, run.errors);
     }
-    // What is not read stays as it came, and is no success.
+    // A member that cannot be decoded stays as it came, and the run does not succeed.
     let run = unpack(&dir.file("a.xb", &member("shop/t.ibd.qp", b"qpress10")), &dir.path().join("qp"));
     assert!(run.status == 2 && run.text.contains("still packed  shop/t.ibd.qp"), "{}", run.text);
 }
 
-/// A stream has no holes. Only compressed pages get them back: the zeros of other pages are room for rows.
+/// A stream has no holes. Only compressed pages get theirs back: zeros in other pages are space for rows.
 #[test]
 fn page_compressed_tables_get_their_holes_back_and_no_other_table_gets_any() {
     const PAGE: usize = 16 << 10;
     let dir = Dir::new();
     let plain = fixture("mysql-9.7/dynamic-16k.ibd");
-    // Pages 1 to 99 end with zeros; of these, the server compressed all but one.
+    // Pages 1 to 99 end in zeros. The server compressed all but one of them.
     let mut compressed = plain[..PAGE].to_vec();
     for number in 1..100_usize {
         let mut page = vec![0; PAGE];
@@ -189,7 +189,7 @@ fn page_compressed_tables_get_their_holes_back_and_no_other_table_gets_any() {
     let run = unpack(&dir.file("a.xb", &archive.concat()), &to);
     assert_eq!(run.status, 0, "{}", run.errors);
     let space = |name: &str| fs::metadata(to.join("shop").join(name)).expect("unpacked").blocks() * 512;
-    // What the file system takes for the same bytes with the same holes; as much as without, if it knows none.
+    // The space that the file system takes for these bytes with these holes. Without support for holes it is the full size.
     let like = fs::File::create(to.join("like")).expect("made");
     like.set_len(compressed.len() as u64).expect("sized");
     for (number, page) in compressed.chunks(PAGE).enumerate() {
@@ -226,7 +226,7 @@ fn names_that_lead_out_of_the_directory_are_refused_and_nothing_is_left() {
         );
         assert!(!to.exists(), "{name}");
     }
-    // A file where a directory is needed, and the other way round; renames and removals.
+    // A file where a directory is needed and the reverse, renames and removals.
     let both = [member("a", b"1"), member("a/b", b"2")].concat();
     let renamed = [member("a", b"1"), rename("a", "../outside/x")].concat();
     let removed = [member("a", b"1"), chunk(0, b'D', "../outside/kept", &[])].concat();
@@ -257,7 +257,7 @@ fn links_in_a_tar_archive_are_left_out_and_lead_nowhere() {
     fs::create_dir(&outside).expect("made");
     symlink(&outside, dir.path().join("data/link")).expect("linked");
     let mut archive = tar(&dir, &[]);
-    // Then a file below the link.
+    // Then a file below that link.
     fs::remove_file(dir.path().join("data/link")).expect("removed");
     fs::remove_dir_all(dir.path().join("data/shop")).expect("removed");
     dir.file("data/link/x", b"evil");
@@ -296,7 +296,7 @@ fn an_archive_that_is_cut_or_damaged_anywhere_leaves_nothing() {
         assert!(!is_renamed || contents(&to).keys().ne(data.keys()), "{place}");
         fs::remove_dir_all(&to).ok();
     }
-    // A stream without what backup tools end with, and one whose bytes moved.
+    // A stream without the files that backup tools send last, and one with shifted bytes.
     let short = [member("ibdata1", &[8; 70_000]), member("shop/t.ibd", &[7; 3000])].concat();
     let moved = [payload(0, "t", 10, b"bytes"), end("t")].concat();
     for (archive, words) in [(short, "it is cut off"), (moved, "instead of byte")] {
@@ -316,14 +316,14 @@ fn what_is_there_is_never_touched() {
         assert!(run.status == 2 && run.errors.contains("is not empty"), "{}", run.errors);
     }
     assert_eq!(contents(&dir.path().join("to")).len(), 1);
-    // A directory that was there stays, and is empty again.
+    // A directory that existed before stays, empty.
     fs::create_dir(dir.path().join("empty")).expect("made");
     let run = unpack(
         &dir.file("b.xb", &[member("shop/t.ibd", b"new"), b"garbage".to_vec()].concat()),
         &dir.path().join("empty"),
     );
     assert!(run.status == 1 && contents(&dir.path().join("empty")).is_empty(), "{}", run.errors);
-    // Two archives hold one file; nothing that is an archive; interrupted.
+    // Two archives with the same file, input that is no archive, and an interrupted run.
     let two = innokit().arg("unpack").args([&archive, &archive, &dir.path().join("two")]).output().expect("runs");
     assert!(Run::of(&two).errors.contains("in two of the archives"));
     let run = unpack(&dir.file("c", b"no archive"), &dir.path().join("no"));
@@ -342,7 +342,7 @@ fn files_that_a_stream_sends_again_renames_or_removes_are_as_it_says() {
         member("a", b"first, and longer"),
         member("a", b"second"),
         member("b", b"0123456789"),
-        // Written over in part, behind a gap that stays.
+        // Partly overwritten, after a gap that must stay.
         [payload(2, "b", 0, b"AB"), chunk(2, b'S', "b", &number(4)), payload(2, "b", 4, b"C"), end("b")].concat(),
         member("c", b"renamed"),
         rename("c", "new/d"),

@@ -1,4 +1,5 @@
-//! Damage in the words of tables: which index, which keys, how many rows, what to do; told once, and in a document that says what it is.
+//! Damage explained in terms of tables: which index, which keys, how many rows, what to do. Each is told once, also in a JSON document with
+//! a schema.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod broken_table;
@@ -17,7 +18,7 @@ fn table() -> Ibd {
     Ibd::new(std::fs::read(all_datadirs().join("mysql-16k/shop/row_compact.ibd")).expect("a table"))
 }
 
-/// The table with these pages damaged, in a file as a datadir has it.
+/// The table with these pages damaged, under its name in a datadir.
 fn damaged(dir: &Dir, table: &Ibd, pages: &[u32]) -> PathBuf {
     let mut bytes = table.bytes.clone();
     for page in pages {
@@ -52,7 +53,7 @@ fn lost_leaves_of_rows_are_one_line_with_their_keys_and_the_way_back() {
     let (dir, table) = (Dir::new(), table());
     let leaves = table.leaves("PRIMARY");
     let path = damaged(&dir, &table, &leaves[5..9]);
-    // What the pages themselves say, which innokit may no longer believe.
+    // The pages' own fields, which innokit must no longer trust.
     let rows: usize = leaves[5..9].iter().map(|page| table.records(*page).len()).sum();
     let (document, status) = check_json(&path, &[]);
     assert_eq!(status, 1);
@@ -163,7 +164,7 @@ fn mariadbs_dictionary_names_what_is_hurt() {
         named.iter().any(|(_, index)| index == "PRIMARY") && named.iter().any(|(_, index)| index == "b"),
         "{named:?}"
     );
-    // Without dictionary and .frm the file's name is what is left.
+    // Without a dictionary or .frm file, only the file's name is left.
     let lone = Dir::new();
     let path = damaged(&lone, &table, &[table.leaves("PRIMARY")[3]]);
     let (document, _) = check_json(&path, &[]);

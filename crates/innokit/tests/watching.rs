@@ -1,4 +1,4 @@
-//! A check while it runs: findings as they are made, progress, and an end before the end.
+//! A check while it runs: findings as they are made, progress, and interruption.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 mod common;
@@ -66,7 +66,7 @@ fn an_interrupt_ends_with_the_report_of_what_was_done() {
     let mut first = String::new();
     out.read_line(&mut first).expect("a line");
     assert!(first.contains("\"event\":\"finding\""), "{first}");
-    // The handler stands before the first finding can come.
+    // The handler is installed before the first finding can appear.
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs").success());
     let mut rest = String::new();
     out.read_to_string(&mut rest).expect("the rest");
@@ -75,7 +75,7 @@ fn an_interrupt_ends_with_the_report_of_what_was_done() {
     assert_eq!((&document["result"], &document["exit_status"]), (&"incomplete".into(), &130.into()));
     assert_eq!((&document["incomplete"], document["totals"]["corrupt"].as_u64()), (&true.into(), Some(2)));
     assert!(document["totals"]["bytes"].as_u64() < Some(200 << 20), "{:#}", document["totals"]);
-    // A file of which only a part was read is not short, and one that was not read is not empty.
+    // A file that was only partly read is not called short, and one that was not read is not called empty.
     let reasons = common::reasons(&document);
     assert!(reasons.iter().all(|reason| *reason == "checksum_mismatch" || *reason == "empty_file"), "{reasons:?}");
 }
@@ -97,7 +97,7 @@ fn work_that_is_stopped_at_any_place_says_nothing_of_the_rest() {
     assert!(report.incomplete && report.findings.is_empty(), "{:#?}", report.findings);
     assert!(report.files.iter().flat_map(|file| &file.indexes).all(|index| !index.complete));
 
-    // Now from the first finding on.
+    // This time, interrupt at the first finding.
     stop.store(false, Ordering::Relaxed);
     let heard = Arc::clone(&stop);
     let tell = move |_: Found<'_>| heard.store(true, Ordering::Relaxed);

@@ -1,7 +1,8 @@
-//! The power is cut between any two steps of the archiver's own writing: segments made, filled, closed and removed, end records, marks and
-//! notes of gaps. Whatever of the unsynced part is left, what was reported to be archived is there, no byte is wrong, and the next run goes on.
+//! Power is cut between any two steps of the archiver's own writing: segments created, filled, closed and removed, end records, marks and
+//! gap notes. Whatever survives of the unsynced part, everything reported as archived is there, no byte is wrong, and the next run
+//! continues.
 //!
-//! `FLOW_SEED=n` cuts with other chances than the usual ones.
+//! `FLOW_SEED=n` uses another random seed.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests fail where they must")]
 
 mod fake_log;
@@ -21,7 +22,7 @@ use innokit_jobs::{ArchiveEvent, ArchiveOptions, ArchiveReport, ArchiveUntil, ar
 use tempfile::TempDir;
 
 const SECTOR: usize = 512;
-/// What a crash leaves, for each step: all that was written (a killed process), nothing that was not synced, or by chance.
+/// What a crash leaves of each step: everything written (a killed process), only what was synced, or a random part.
 const OUTCOMES: u64 = 5;
 
 struct Dice(u64);
@@ -35,27 +36,27 @@ impl Dice {
     }
 }
 
-/// A file: what is durable, and the steps since.
+/// A file: its durable content, and the steps since.
 #[derive(Default, Clone)]
 struct Inode {
     durable: Vec<u8>,
     unsynced: Vec<Step>,
 }
 
-/// A file system whose names and contents last only once they are synced.
+/// A file system in which names and contents are durable only once they are synced.
 #[derive(Default)]
 struct Disk {
     inodes: Vec<Inode>,
-    /// Names as programs see them, and as a crash leaves them.
+    /// Names as programs see them, and the durable ones.
     seen: BTreeMap<PathBuf, usize>,
     durable: BTreeMap<PathBuf, usize>,
-    /// Changes of names, and the file that each is about.
+    /// Pending name changes, and the file of each.
     unsynced: Vec<(Step, usize)>,
-    /// It says that it has synced, and has not.
+    /// A lying device: it reports syncs that it did not perform.
     lies: bool,
 }
 
-/// Bytes written into a file that may be shorter.
+/// Writes bytes into a file, which may have to grow.
 fn put(file: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     file.resize(file.len().max(offset + bytes.len()), 0);
     file[offset..offset + bytes.len()].copy_from_slice(bytes);
@@ -75,7 +76,7 @@ fn change(names: &mut BTreeMap<PathBuf, usize>, step: &Step, inode: usize) {
     match step {
         Step::Create(path) => drop(names.insert(path.clone(), inode)),
         Step::Remove(path) => drop(names.remove(path)),
-        // A name that did not last cannot be changed, but the file may have the new one.
+        // A name that was never durable cannot be renamed, but the file may get the new one.
         Step::Rename(from, to) if !names.keys().any(|name| name.starts_with(from)) => {
             names.insert(to.clone(), inode);
         }
@@ -93,7 +94,7 @@ impl Disk {
     fn take(&mut self, step: &Step) {
         match step {
             Step::Create(_) => {
-                // A file that is there is emptied; to make it another one is as good.
+                // An existing file is truncated; a new file in its place is equivalent.
                 self.inodes.push(Inode::default());
                 self.name(step, self.inodes.len() - 1);
             }
@@ -132,12 +133,12 @@ impl Disk {
         self.unsynced.push((step.clone(), inode));
     }
 
-    /// Whether a crash now could leave more than one state.
+    /// Whether a crash now can leave more than one state.
     fn is_open(&self) -> bool {
         !self.unsynced.is_empty() || self.inodes.iter().any(|inode| !inode.unsynced.is_empty())
     }
 
-    /// What a crash leaves, written into `to`, for paths below `from`.
+    /// Writes what a crash leaves into `to`, for paths below `from`.
     fn crash(&self, survives: &mut dyn FnMut() -> bool, from: &Path, to: &Path) {
         let mut names = self.durable.clone();
         for (step, inode) in &self.unsynced {
@@ -168,7 +169,7 @@ impl Disk {
     }
 }
 
-/// A server that writes a log and nothing else.
+/// A fake server that only writes a log.
 trait Writes {
     fn datadir(&self) -> PathBuf;
     fn first(&self) -> u64;
@@ -201,13 +202,13 @@ macro_rules! writes {
 writes!(FakeServer, FIRST);
 writes!(FakeMySql, fake_mysql::FIRST);
 
-/// The life of an archive: its steps, and what it had reported to be archived before each.
+/// The life of an archive: its steps, and the LSN reported as archived before each.
 struct Life<S> {
     server: S,
     archive: PathBuf,
     steps: Vec<Step>,
     reported: Vec<(usize, u64)>,
-    /// From here on a gap is no surprise.
+    /// From here on a gap is expected.
     gap: u64,
 }
 
@@ -234,7 +235,7 @@ impl<S: Writes> Life<S> {
         Self { server, archive, steps: Vec::new(), reported: vec![(0, 0)], gap: u64::MAX }
     }
 
-    /// Commits, and archives what was committed, in a run of its own.
+    /// Commits, then archives what was committed in a new run.
     fn go_on(&mut self, mtrs: usize) {
         self.server.commit(mtrs);
         let (mut reported, before) = (Vec::new(), self.steps.len());
@@ -250,7 +251,7 @@ impl<S: Writes> Life<S> {
         self.reported.extend(reported);
     }
 
-    /// The disk after each step, in order; a crash right then is survived in each way.
+    /// Goes through the disk's states after each step. A crash at each must be survived in every way.
     fn crash_everywhere(&self, mut disk: Disk) -> u64 {
         let (seed, mut crashes) = (seed(), 0);
         for (done, step) in self.steps.iter().enumerate() {
@@ -274,7 +275,7 @@ impl<S: Writes> Life<S> {
         crashes
     }
 
-    /// What was reported is there before the next run, which finds the rest.
+    /// Everything reported is there before the next run, which finds the rest.
     fn is_whole(&self, left: &Path, reported: u64, what: &str) {
         let has_begun = fs::read_dir(left).expect("read").any(|entry| {
             let name = entry.expect("one").file_name();
@@ -318,7 +319,7 @@ fn name_of(step: &Step) -> String {
     text.split(", [").next().unwrap_or_default().to_owned()
 }
 
-/// Where syncs cost nothing, if there is such a place: the real ones do not matter here.
+/// In memory if possible, where syncs cost nothing: the real ones do not matter here.
 fn scratch() -> PathBuf {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() }
@@ -345,7 +346,7 @@ fn wherever_the_power_is_cut_around_a_gap_both_sides_of_it_stay() {
     let mut life = Life::new(dir.path());
     life.go_on(40);
     life.gap = life.server.lsn();
-    // The server makes a log that begins later.
+    // The server creates a log that begins later.
     life.server.commit(100);
     life.server.resize(512 << 10, 5000);
     life.go_on(20);
@@ -353,7 +354,7 @@ fn wherever_the_power_is_cut_around_a_gap_both_sides_of_it_stay() {
     life.crash_everywhere(Disk::default());
 }
 
-/// A block of MySQL that is not full is written again, in place, when there is more of it.
+/// A partly filled MySQL block is rewritten in place when more follows.
 #[test]
 fn wherever_the_power_is_cut_blocks_of_mysql_that_were_reported_are_archived() {
     let dir = TempDir::new_in(scratch()).expect("a directory");
@@ -365,7 +366,7 @@ fn wherever_the_power_is_cut_blocks_of_mysql_that_were_reported_are_archived() {
     assert!(crashes >= 300, "{crashes} crashes");
 }
 
-/// Tests that cannot fail show nothing: this one must.
+/// A check of the test itself: with a lying device it must fail.
 #[test]
 fn a_device_that_only_claims_to_sync_is_found_out() {
     let dir = TempDir::new_in(scratch()).expect("a directory");

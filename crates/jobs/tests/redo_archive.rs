@@ -1,4 +1,4 @@
-//! `redo archive` on logs written here, byte by byte as a server writes them: laps, stale blocks, resizes, restores, kills.
+//! `redo archive` on logs written here byte by byte, as a server writes them: laps, stale blocks, resizes, restores, kills.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests fail where they must")]
 
 mod fake_log;
@@ -21,7 +21,7 @@ use innokit_jobs::{
 use redo::mariadb::START_OFFSET;
 use tempfile::TempDir;
 
-/// No hope, but an end.
+/// Only keeps a hung test from running forever.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 #[test]
@@ -74,7 +74,7 @@ fn a_server_that_laps_the_archive_leaves_a_gap_and_never_wrong_bytes() {
     }
 }
 
-/// What a server leaves in its last block: stale mini-transactions, sound by every test, behind the last true one.
+/// Stale mini-transactions after the last true one, as a server leaves them in its last block. They pass every test.
 #[test]
 fn stale_mini_transactions_in_the_last_block_are_never_archived() {
     let mut server = FakeServer::new(256 << 10);
@@ -94,7 +94,7 @@ fn stale_mini_transactions_in_the_last_block_are_never_archived() {
         let (done, _) = server.run(&patient);
         assert!(done.lsn <= end, "round {round}: {} of {end}", done.lsn);
         server.compare(&verify_archive(&server.archive()).expect("read"));
-        // The server writes the block again before long.
+        // The server soon writes the block again.
         server.write(end, &vec![0; stale.len()]);
     }
     server.commit(40);
@@ -102,7 +102,7 @@ fn stale_mini_transactions_in_the_last_block_are_never_archived() {
     assert_eq!(server.verified().ranges.len(), 1);
 }
 
-/// A server that hangs in a write leaves stale mini-transactions for longer than it takes to believe that it is idle.
+/// A server that hangs in a write leaves stale mini-transactions for longer than it takes to be considered idle.
 #[test]
 fn stale_mini_transactions_of_a_server_that_hung_are_taken_back() {
     let mut server = FakeServer::new(256 << 10);
@@ -139,7 +139,7 @@ fn stale_mini_transactions_of_a_server_that_hung_are_taken_back() {
         tried += 1;
         server.write(end, &stale);
         wait_for(&|lsn| lsn == end + stale.len() as u64);
-        // At last the server writes what it had to.
+        // Finally the server completes its write.
         server.write(end, &vec![0; stale.len()]);
         wait_for(&|lsn| lsn == end);
     }
@@ -158,7 +158,7 @@ fn a_killed_run_goes_on_where_it_ended_and_clears_what_it_tore() {
     for round in 0..8_u64 {
         server.commit(20);
         server.caught_up();
-        // A torn append: sectors behind the end, and a file that had no name yet.
+        // A torn append: sectors past the end, and a file that was not renamed yet.
         let newest = newest(&server.archive());
         let file = File::options().write(true).read(true).open(&newest).expect("opens");
         let len = file.metadata().expect("is there").len();
@@ -186,7 +186,7 @@ fn newest(dir: &Path) -> PathBuf {
     entries.filter(is_segment).max().expect("a segment")
 }
 
-/// The new file starts a little before the server's end, and may lack what the archive still wants: that is in the old one.
+/// The new file starts shortly before the server's end, and may lack redo that the archive still needs from the old one.
 #[test]
 fn a_resized_log_is_followed_into_its_new_file() {
     let mut server = FakeServer::new(96 << 10);
@@ -286,7 +286,7 @@ fn damage_and_lost_segments_of_an_archive_are_named() {
         assert_eq!(report.exit_status(), 1);
     }
     fs::write(&second, good).expect("written");
-    // The newest has no end record: what it had is known by the last mark.
+    // The newest segment has no end record: the last mark shows what it once had.
     server.commit(60);
     server.caught_up();
     let newest = segments(&server).pop().expect("one");
@@ -347,7 +347,7 @@ fn what_is_not_archived_is_refused_with_the_way_out() {
     assert!(verify_archive(empty.path()).expect_err("none").to_string().contains("no redo archive"));
 }
 
-/// The word of a server: its directory, and how far its log is durable.
+/// A server's answer: its directory, and its flushed LSN.
 struct Word {
     datadir: PathBuf,
     flushed: Result<u64, ServerError>,
@@ -373,14 +373,14 @@ fn what_the_server_says_to_be_durable_is_taken_at_once_and_nothing_more() {
     let mut server = FakeServer::new(1 << 20);
     let flushed = server.commit(40);
     let end = server.commit(25);
-    // Only the server's word can be the reason: the last block never rests for so long.
+    // Only the server's answer can explain this: the last block never stays unchanged for that long.
     let options = ArchiveOptions { settle: Duration::from_secs(86_400), ..server.options() };
     let run = |datadir: PathBuf, flushed: Result<u64, ServerError>| {
         let mut word = Word { datadir, flushed, binlog: Ok(None) };
         archive_beside(Some(&mut word), &server.datadir(), &options, &AtomicBool::new(false), &mut |_| {})
     };
     assert_eq!(run(server.datadir(), Ok(flushed)).expect("archived").lsn, flushed);
-    // Within a mini-transaction: up to the one before.
+    // Inside a mini-transaction: archive up to the one before it.
     let once = ArchiveOptions { until: ArchiveUntil::Once, ..options.clone() };
     let mut word = Word { datadir: server.datadir(), flushed: Ok(end - 1), binlog: Ok(None) };
     let before = archive_beside(Some(&mut word), &server.datadir(), &once, &AtomicBool::new(false), &mut |_| {});
@@ -406,7 +406,7 @@ fn marks_say_where_the_binary_log_was_if_the_server_tells() {
     };
     server.commit(20);
     server.caught_up();
-    // Marks as they were before servers were asked.
+    // Marks in the format from before servers were asked.
     assert_eq!(marked(&server), (None, None));
     let at = |position, gtid: &str| {
         Some(BinlogPosition { file: "db1-bin.000004".to_owned(), position, gtid: gtid.to_owned() })
@@ -418,7 +418,7 @@ fn marks_say_where_the_binary_log_was_if_the_server_tells() {
         (Ok(None), None),
         (Ok(at(u64::MAX, "")), at(u64::MAX, "")),
         (Ok(long), None),
-        // An account that may not know archives all the same.
+        // An account without the privilege to ask can still archive.
         (Err(denied), None),
     ];
     for (binlog, expected) in answers {

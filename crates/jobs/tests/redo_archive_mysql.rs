@@ -1,4 +1,5 @@
-//! `redo archive` on logs of MySQL written here, block by block: laps, half-written blocks, what a recovering server drops, other histories.
+//! `redo archive` on MySQL logs written here block by block: laps, half-written blocks, mini-transactions that a recovering server drops,
+//! other histories.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests fail where they must")]
 
 mod fake_mysql;
@@ -53,7 +54,7 @@ fn a_log_is_followed_from_file_to_file_and_every_block_is_the_servers() {
         let until = if round % 3 == 0 { ArchiveUntil::CaughtUp } else { ArchiveUntil::Once };
         let (done, gaps) = archived(&server, until);
         assert_eq!(gaps.len(), 0);
-        // The block that is not full is taken when it rests.
+        // A block that is not full is taken once it has stopped changing.
         let behind = server.lsn() - done.lsn;
         assert!(behind == 0 || (until == ArchiveUntil::Once && behind < 512 + 30), "{behind}");
     }
@@ -82,14 +83,14 @@ fn files_that_the_server_used_again_leave_a_gap_and_never_wrong_bytes() {
     assert_eq!(report.ranges[1].gap.as_deref(), Some(gaps[0].as_str()));
 }
 
-/// A server that dies within a mini-transaction drops it when it recovers, and writes others in its place.
+/// A server that dies within a mini-transaction drops it in recovery and writes others in its place.
 #[test]
 fn what_a_recovering_server_drops_is_not_archived_whether_or_not_the_archiver_runs_meanwhile() {
     for runs in [false, true] {
         let mut server = FakeMySql::new();
         server.commit(700);
         let ends = server.ends();
-        // A mini-transaction that reaches from one block into the next, which was never written.
+        // A mini-transaction that continues in the next block, which was never written.
         let last = (0..ends.len() - 1).rfind(|at| {
             let (end, next) = (ends[*at], ends[*at + 1]);
             end / 512 + 1 == next / 512 && end % 512 > 100 && next % 512 > 13
@@ -121,7 +122,7 @@ fn what_a_recovering_server_drops_is_not_archived_whether_or_not_the_archiver_ru
             });
             wait_for(ends[last]);
             assert_eq!(at.load(Ordering::Relaxed), ends[last], "the rest is not complete");
-            // It recovers: the block ends where the last whole one did, then others follow.
+            // The server recovers: the block now ends after the last complete mini-transaction, and others follow.
             blocks[next - 1] = cut(&blocks[next - 1], Lsn(ends[last]), &[]).expect("cut");
             server.write(&blocks);
             server.notes.truncate(last + 1);
@@ -151,7 +152,7 @@ fn a_log_with_another_history_starts_a_timeline() {
     assert_eq!((gaps.len(), done.timeline, done.lsn), (1, 2, server.lsn()));
     assert!(done.lsn > before.lsn && gaps[0].contains("holds other changes"), "{gaps:?}");
     assert_eq!(verified(&server).ranges.len(), 2);
-    // And a log that is only shorter.
+    // And a log that is just shorter.
     server.notes.truncate(2500);
     for entry in fs::read_dir(server.datadir().join("#innodb_redo")).expect("read") {
         fs::remove_file(entry.expect("one").path()).expect("removed");
@@ -169,7 +170,7 @@ fn a_killed_run_goes_on_where_it_ended_and_clears_what_it_tore() {
     let segment = server.archive().join(format!("redo.{FIRST:016x}"));
     let whole = fs::read(&segment).expect("read");
     server.commit(500);
-    // Blocks that do not follow each other, and half a block.
+    // Blocks out of sequence, and half a block.
     let (blocks, used) = (server.blocks(), whole.iter().rposition(|byte| *byte != 0).expect("some") / 512 * 512 + 512);
     let mut torn = whole.clone();
     torn[used + 512..used + 1024].copy_from_slice(&blocks[(used - 2048) / 512 + 1]);

@@ -1,4 +1,4 @@
-//! Redo gathered by page: what is kept, in which order, what makes it worthless, and how much memory it may take.
+//! Redo grouped by page: what is kept and in which order, what invalidates it, and how much memory it may take.
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use format::{Lsn, PageId, SpaceId};
@@ -19,7 +19,7 @@ fn add(batch: &mut RedoBatch, start: u64, records: &[Vec<u8>]) {
         .expect("records");
 }
 
-/// Start of the mini-transactions of a page, and the bytes that they write.
+/// The start LSNs of a page's mini-transactions, and the bytes that they write.
 fn redo(batch: &RedoBatch, id: PageId) -> Vec<(u64, Vec<u8>)> {
     let written = |mtr: &Mtr<'_>| {
         let data = mtr.records().map(|record| match record.expect("a record") {
@@ -67,7 +67,7 @@ fn what_voids_a_page_drops_what_came_before() {
 #[test]
 fn neighbours_have_their_own_redo_wherever_they_are() {
     let mut batch = RedoBatch::new(MEMORY);
-    // Page numbers around the ends of groups, in two tablespaces, not in their order.
+    // Page numbers around group boundaries, in two tablespaces, unsorted.
     let pages: Vec<(u8, u8)> =
         [17, 0, 15, 16, 31, 32, 64, 1].into_iter().flat_map(|page| [(7, page), (6, page)]).collect();
     for (number, &(space, page_no)) in (0..).zip(&pages) {
@@ -98,7 +98,7 @@ fn a_deleted_or_trimmed_tablespace_loses_its_redo() {
     add(&mut batch, 100, &[write(5, 4, 1), write(6, 4, 2), write(0, 8, 3), write(0, 9, 4)]);
     add(&mut batch, 110, &[delete]);
     assert_eq!(batch.pages(), [PageId::new(0, 8), PageId::new(0, 9), PageId::new(6, 4)]);
-    // Space 6 is recreated; of the system tablespace the end goes.
+    // Space 6 is recreated; the end of the system tablespace is truncated.
     add(&mut batch, 120, &[vec![0x24, 6, 0x82, 0, 10], vec![0x12, 6, 0], vec![0x23, 0, 9, 10]]);
     assert_eq!(batch.pages(), [PageId::new(0, 8), PageId::new(6, 0)]);
     let trimmed = |space, pages| FileEvent::Trimmed { space: SpaceId(space), pages };

@@ -1,4 +1,4 @@
-//! Reading rows takes memory for pages and ranges, and none for each row or each leaf.
+//! Reading rows allocates for pages and ranges, but not for each row or leaf.
 #![allow(clippy::expect_used, reason = "helpers of tests fail the test")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -17,7 +17,7 @@ struct Counting;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call is handed on to the system's allocator as it is.
+// SAFETY: every call is forwarded unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
@@ -40,18 +40,18 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// How often memory is taken, with one worker.
+/// Number of allocations with one worker.
 fn allocations(run: impl FnOnce()) -> usize {
     let before = ALLOCATIONS.load(Ordering::Relaxed);
     run();
     ALLOCATIONS.load(Ordering::Relaxed) - before
 }
 
-/// One test, so that nothing else allocates meanwhile.
+/// The only test here, so that nothing else allocates meanwhile.
 #[test]
 fn neither_a_row_nor_a_leaf_takes_memory_of_its_own() {
     const ROWS: u64 = 10_000;
-    // The reader takes memory for each block, and of this table each of 1,700 leaves is one of its own.
+    // The reader allocates for each block, and each of this table's 1,700 leaves is its own block.
     const MOST: usize = 2400;
     let dir = tempfile::tempdir().expect("a directory");
     let packed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/scattered/scattered-16k.ibd.zst");
@@ -81,7 +81,7 @@ fn neither_a_row_nor_a_leaf_takes_memory_of_its_own() {
         assert_eq!(report.tables.iter().map(|table| table.rows).sum::<u64>(), ROWS);
     });
     println!("{found} to find the table, {summed} for its checksum, {exported} for its rows");
-    // Beside the definition, the ranges and the pages above the leaves take some.
+    // Besides the definition, the ranges and the pages above the leaves allocate.
     assert!(summed < found + MOST, "{summed} allocations for the checksum, {found} to find the table");
     assert!(exported < found + MOST, "{exported} allocations for the export, {found} to find the table");
 }

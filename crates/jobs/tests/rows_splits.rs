@@ -1,4 +1,4 @@
-//! A table in splits: together they are the table, each reads its own pages only, and says what is wrong in it.
+//! A table in splits: together they are the table, and each reads only its own pages and reports damage in them.
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::fs::File;
@@ -27,7 +27,7 @@ struct Table {
 }
 
 impl Table {
-    /// 10,000 rows on 1,700 leaves, which lie in no order.
+    /// 10,000 rows on 1,700 leaves in random order.
     fn scattered() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let packed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/scattered/scattered-16k.ibd.zst");
@@ -46,7 +46,7 @@ impl Table {
         splits(of, size, keys).expect("no error").expect("no damage")
     }
 
-    /// Breaks a page without its checksum.
+    /// Changes a page without updating its checksum.
     fn break_page(&self, page_no: u32) {
         let file = File::options().write(true).open(self.path()).expect("opens");
         file.write_all_at(b"broken", u64::from(page_no) * PAGE + 5000).expect("written");
@@ -69,7 +69,7 @@ fn opened(split: &Split) -> Tables {
     split.open(&KeyFiles::default()).expect("its files")
 }
 
-/// Rows, checksum, and bytes read for the rows.
+/// Number of rows, checksum, and bytes read for the rows.
 fn read(split: &Split) -> (u64, u32, u64) {
     let tables = opened(split);
     let of = OpenTable { tables: &tables, table: &tables.tables[0], split: Some(split) };
@@ -116,7 +116,7 @@ fn splits_together_are_the_table_and_read_each_page_once() {
 #[test]
 fn a_range_of_keys_makes_fewer_splits_with_its_rows_only() {
     let table = Table::scattered();
-    // The keys are the first 60 bits of hashes, spread evenly.
+    // The keys are the first 60 bits of hashes, so they are spread evenly.
     let key =
         |row: u64| Sha256::digest(row.to_string()).iter().take(8).fold(0, |key, byte| key << 8 | u64::from(*byte)) >> 4;
     let (from, to) = (1 << 58, (1 << 58) + (1 << 57));

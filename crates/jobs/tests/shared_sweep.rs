@@ -1,4 +1,4 @@
-//! Several workers sweep one tree: all of them take leaves, each leaf is read and received once, and a doubt ends it for all.
+//! Several workers sweep one tree: all of them take leaves, each leaf is read and delivered once, and a doubt ends the sweep for all.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -16,7 +16,7 @@ use innokit_jobs::tree::walk::crew::{Crew, SweepSubject};
 use innokit_jobs::tree::walk::{Depth, Receivers, Tools};
 use innokit_jobs::tree::{Leaves, Opener, Tablespace, TreeReport, Walk};
 
-/// The table whose leaves are all over its file.
+/// The table whose leaves are scattered over its file.
 fn scattered(dir: &Path) -> PathBuf {
     let packed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/scattered/scattered-16k.ibd.zst");
     let bytes = zstd::decode_all(File::open(packed).expect("the fixture")).expect("fixtures are zstd");
@@ -30,7 +30,7 @@ fn primary(one: &One) -> &NamedTree {
     one.trees.iter().find(is_it).expect("the clustered index")
 }
 
-/// Where receivers of leaves wait until enough threads have come.
+/// Lets receivers of leaves wait until enough threads have arrived.
 struct Meeting {
     received: Mutex<Received>,
     changed: Condvar,
@@ -39,7 +39,7 @@ struct Meeting {
 
 #[derive(Default)]
 struct Received {
-    /// Each page that was received, and how often.
+    /// How often each page was received.
     pages: BTreeMap<u32, usize>,
     threads: HashSet<ThreadId>,
 }
@@ -70,14 +70,14 @@ impl Leaves for Attending<'_> {
     }
 }
 
-/// Sweeps with this many workers, and then walks in key order if there was a doubt. The report, whether the sweep was enough, and the bytes
-/// read.
+/// Sweeps with this many workers, then walks in key order if there was a doubt. Returns the report, whether the sweep sufficed, and the
+/// bytes read.
 fn sweep(one: &One, workers: usize, memory: u64, meeting: &Meeting) -> (TreeReport, bool, u64) {
     let index = primary(one).named.as_ref().and_then(|named| named.index.as_ref());
     sweep_as(one, index, workers, memory, meeting)
 }
 
-/// The same with another description of the index.
+/// The same with another definition of the index.
 fn sweep_as(
     one: &One,
     index: Option<&IndexDef>,
@@ -122,7 +122,7 @@ fn all_workers_take_leaves_and_each_page_is_read_once() {
     let dir = tempfile::tempdir().expect("a directory");
     let one = One::open(&scattered(dir.path())).expect("a tablespace");
     let mut expected = None;
-    // With little memory the leaves come in many stretches, each of which is shared.
+    // With little memory the leaves come in many stretches, each of which the workers share.
     for (workers, memory) in [(1, 32 << 20), (2, 32 << 20), (3, 32 << 20), (8, 0), (8, 32 << 20)] {
         let meeting = Meeting::of(if memory > 0 { workers.min(3) } else { 1 });
         let (report, is_enough, bytes) = sweep(&one, workers, memory, &meeting);

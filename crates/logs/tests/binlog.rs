@@ -1,4 +1,4 @@
-//! Binary logs: what servers write is sound, every damaged bit is named with its event, and an open log is not damage.
+//! Binary logs: servers' logs pass, every damaged bit is reported with its event, and an unclosed log is not damage.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
@@ -8,7 +8,7 @@ use format::keyring::{KeyStore, Secret};
 use innokit_logs::binlog::{Corruption, Error, Event, EventType, Summary, Tail, Verdict, Verifier, Why};
 use proptest::prelude::*;
 
-/// A log of MySQL 9.7.4, from start to clean shutdown, whole.
+/// A complete log of MySQL 9.7.4, from start to clean shutdown.
 const BY_MYSQL: &str = concat!(
     "fe62696edf07026b0f010000007b0000007f00000000000400392e372e342d32000000000000000000000000000000000000",
     "00000000000000000000000000000000000000000000000000df07026b13000d0008000000000400040000006300041a0800",
@@ -16,7 +16,7 @@ const BY_MYSQL: &str = concat!(
     "00000000ac78db01e107026b030100000017000000b500000000009aa4f8a9",
 );
 
-/// A log of MariaDB 10.11.19 with `binlog_checksum=NONE` and `log_bin_compress=ON`, whole.
+/// A complete log of MariaDB 10.11.19 with `binlog_checksum=NONE` and `log_bin_compress=ON`.
 const BY_MARIADB_WITHOUT_CHECKSUMS: &str = concat!(
     "fe62696eef07026b0f01000000fc000000000100000000040031302e31312e31392d4d6172696144422d302b646562313275",
     "312d6c6f670000000000000000000000000000000000000000ef07026b13380d000800120004040404120000e400041a0800",
@@ -101,7 +101,7 @@ fn little(value: u32) -> impl Iterator<Item = u8> {
     value.to_be_bytes().into_iter().rev()
 }
 
-/// An event at `start`, with a checksum if asked for, whose next position is `next` or else the right one.
+/// An event at `start`, with a checksum if requested. Its next position is `next`, or the right one if not given.
 fn event(start: usize, code: u8, flags: u8, body: &[u8], checksum: bool, next: Option<u32>) -> Vec<u8> {
     let len = 19 + body.len() + if checksum { 4 } else { 0 };
     let next = next.unwrap_or(u32::try_from(start + len).unwrap());
@@ -362,7 +362,7 @@ fn encrypted_by_mysql() -> Vec<u8> {
     log
 }
 
-/// Encrypted logs, where their events begin, and from which byte on they are encrypted.
+/// Encrypted logs, the offsets of their events, and the first encrypted byte.
 fn encrypted() -> [(Vec<u8>, Vec<u64>, usize); 3] {
     let by_mariadb = || vec![4, 256, 296, 325, 365, 407];
     [
@@ -401,7 +401,7 @@ fn every_damaged_bit_of_an_encrypted_event_is_named_with_it() {
                 log[at] ^= 1 << bit;
                 let (found, _) = read_with(&log, log.len(), &right_keys()).unwrap();
                 let named = found.iter().find(|event| matches!(event.verdict, Verdict::Corrupt(_)));
-                // The flag of a log in use is the one bit that may change.
+                // Only the flag of a log in use may change.
                 let in_use_flag = hit == 516 && at == 516 + 17 && bit == 0;
                 assert_eq!(named.map(|event| event.position), (!in_use_flag).then_some(hit), "bit {bit} of byte {at}");
             }

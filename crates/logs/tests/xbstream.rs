@@ -1,4 +1,4 @@
-//! The xbstream container: what the servers' own tools write is read, and what is wrong with a stream is said.
+//! The xbstream container: streams of the servers' own tools are read, and faults in a stream are reported.
 #![expect(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
 use innokit_logs::xbstream::{self, Error, Event, MemberId, PATH_LEN_MAX, Parser, Unfinished, payload_head};
@@ -51,7 +51,7 @@ fn seek(path: &str, offset: u64) -> Vec<u8> {
     chunk(0, b'S', path, &number(offset))
 }
 
-/// An event without borrowed bytes; neighbouring data joined, so that cutting the stream elsewhere changes nothing.
+/// An owned event. Adjacent data is joined, so that it does not matter where the input is split.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Said {
     Data(MemberId, u64, Vec<u8>),
@@ -299,7 +299,7 @@ proptest! {
         let (said, outcome) = read_in_pieces(&stream, 64);
         let sound = read_in_pieces(&whole, 64).0;
         let told = said.iter().any(|said| matches!(said, Said::Other(Event::BadChunk { .. } | Event::Misplaced { .. })));
-        // A damaged name makes another file: only a reader that knows the names, or an end that never comes, reveals it.
+        // A damaged name gives another file. Only a reader that knows the names, or a missing end, reveals it.
         prop_assert!(told || outcome != Ok(vec![]) || said != sound);
     }
 }

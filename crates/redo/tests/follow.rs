@@ -1,4 +1,4 @@
-//! Which bytes of a log may be taken while a server writes it, on logs made here: blocks as a server leaves them at the live end, laps.
+//! Which bytes of a log may be taken while a server writes it, on handmade logs: blocks at the live end as a server leaves them, and laps.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests fail where they must")]
 
 use format::Lsn;
@@ -10,7 +10,7 @@ use innokit_redo::segment::SegmentHeader;
 const BLOCK: usize = 4096;
 const FIRST: u64 = 12_288;
 
-/// A mini-transaction of one record, `len` bytes in all, whose content is `fill`.
+/// A mini-transaction of one record, `len` bytes in total, with `fill` as content.
 fn mtr(len: usize, fill: u8, sequence: u8) -> Vec<u8> {
     // A type, a length in three bytes, and the content: any record of 128 bytes or more, without end marker and checksum.
     let body = len - 5 - 1;
@@ -42,18 +42,18 @@ fn chain(lens: &[usize], fill: u8, sequence: u8) -> Vec<u8> {
 #[test]
 fn stale_mini_transactions_at_the_live_end_are_sound_by_every_test_and_never_taken() {
     let file = log(1 << 20);
-    // What the server wrote earlier, in blocks 0 to 3; the block being written is block 4, and its buffer holds block 3's rest.
+    // Earlier redo in blocks 0 to 3. Block 4 is being written, and its buffer still contains the rest of block 3.
     let mut truth = chain(&[200; 100], 1, 1);
     truth.extend(chain(&[300; 20], 2, 1));
     for valid in [1, 3, 7, 10] {
         let start = 4 * BLOCK;
         let before = truth[..start].to_vec();
-        // The true stream goes on for `valid` mini-transactions into the block.
+        // The true stream continues into the block for `valid` mini-transactions.
         let boundary = (0..).map(|n| if n < 100 { n * 200 } else { 20_000 + (n - 100) * 300 });
         let first_in_block = boundary.clone().find(|at| *at >= start).expect("one");
         let live = boundary.clone().nth_back_from(first_in_block, valid);
         let mut image = truth[..live].to_vec();
-        // Behind it, whole stale ones with the right checksum and the right marker, to the end of the block.
+        // After it, complete stale mini-transactions with correct checksum and marker fill the block.
         let mut stale = 0;
         while image.len() + 400 <= start + BLOCK {
             image.extend(mtr(250, 9, 1));
@@ -66,7 +66,7 @@ fn stale_mini_transactions_at_the_live_end_are_sound_by_every_test_and_never_tak
         let (len, _) = walk.up_to(walk.held_back(&file));
         assert!(len <= start && image[..len] == before[..len], "{len} bytes, {start} are sure");
         assert!(len + 300 > start, "and all that is sure is taken, but for what spans the blocks: {len}");
-        // The flushed LSN that the server gave before the read is as good, and closer.
+        // The flushed LSN that the server reported before the read is just as safe, and closer to the end.
         let (len, mtrs) = walk.up_to(Lsn(FIRST + live as u64));
         assert!(len == live && mtrs > 0 && image[..len] == truth[..len]);
     }
@@ -83,7 +83,7 @@ impl<I: Iterator<Item = usize>> BackFrom for I {
     }
 }
 
-/// A chain that ends exactly with its block may be stale as well: that block waits until the walk gets beyond the next byte.
+/// A chain that ends exactly with its block may also be stale. That block waits until the walk gets past the next byte.
 #[test]
 fn a_chain_that_ends_with_its_block_is_held_back() {
     let file = log(1 << 20);
@@ -103,11 +103,11 @@ fn bytes_of_the_next_lap_are_not_taken_for_this_one() {
     let capacity = 64 << 10;
     let file = log(capacity);
     let lap = |number: u8| chain(&[256; 256], 10 + number, u8::from(number.is_multiple_of(2)));
-    // The reader is in lap 1, and the server has overwritten its place with lap 2.
+    // The reader is in lap 1, and the server has overwritten its position with lap 2.
     let from = Lsn(FIRST + capacity as u64 + 10 * 256);
     let walk = Walk::over(&file, from, &lap(2)[10 * 256..]);
     assert_eq!((walk.end(), walk.is_cut()), (from, false));
-    // In its own lap it reads on over the end of the file, where markers change.
+    // In its own lap it continues past the end of the file, where markers change.
     let both = [&lap(1)[10 * 256..], &lap(2)[..]].concat();
     let walk = Walk::over(&file, from, &both);
     assert_eq!(walk.end(), Lsn(from.0 + both.len() as u64));

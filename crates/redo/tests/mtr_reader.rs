@@ -1,4 +1,4 @@
-//! Mini-transactions out of logs of every framing, whole and in pieces, plain and encrypted.
+//! Mini-transactions read from logs of every framing, whole and in pieces, plain and encrypted.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -71,7 +71,7 @@ fn read(file: &LogFile, key: Option<LogKey>, from: Lsn, bytes: &[u8], piece: usi
     (found, ends, reader.has_ended())
 }
 
-/// A log of 10.8 or later whose ring was gone around once before.
+/// A log of 10.8 or later whose ring has wrapped once.
 fn stream(mtrs: &[Vec<u8>]) -> (Vec<u8>, LogFile) {
     const CAPACITY: usize = 32_768;
     let mut bytes = vec![0; 12_288 + CAPACITY];
@@ -115,7 +115,7 @@ fn a_stream_is_read_around_the_ring_however_it_is_cut() {
 
 const BLOCK_START: u64 = 8704;
 
-/// A log of 10.5: each mini-transaction closed by a zero, in blocks of 512 bytes, encrypted with `key` where there is one.
+/// A log of 10.5: each mini-transaction ends with a zero byte, in blocks of 512 bytes, encrypted with `key` if given.
 fn blocks(mtrs: &[Vec<u8>], key: Option<&[u8; 16]>) -> (Vec<u8>, LogFile) {
     let trailer = if key.is_some() { 8 } else { 4 };
     let payload: Vec<u8> = mtrs.iter().flat_map(|records| records.iter().copied().chain([0])).collect();
@@ -175,7 +175,7 @@ fn what_lies_before_a_place_in_the_log_is_found_again() {
     let place = MtrReader::place(&file, file.checkpoint.lsn).expect("within") as usize;
     let ring = [&bytes[place..], &bytes[12_288..place]].concat();
     let (_, ends, _) = read(&file, None, file.checkpoint.lsn, &ring, ring.len());
-    // From any byte on: the next beginning, across the place where the ring begins again.
+    // From any byte: the next start of a mini-transaction, also across the ring's end.
     for at in [1, 2, 777, 1500, ends[30] - file.checkpoint.lsn.0, ends[30] - file.checkpoint.lsn.0 + 1] {
         let from = Lsn(file.checkpoint.lsn.0 + at);
         let first = first_mtr(&file, from, &ring[at as usize..]).expect("a beginning");
@@ -188,7 +188,7 @@ fn what_lies_before_a_place_in_the_log_is_found_again() {
     let (_, ends, _) = read(&file, None, file.checkpoint.lsn, &bytes[2048..], bytes.len());
     let from = file.checkpoint.lsn.0 - 12 + 512;
     let mut bytes = bytes[2048 + 512..].to_vec();
-    // The first block in which one begins says where.
+    // The first block in which one begins gives its offset.
     let first = ends.iter().copied().find(|end| *end / 512 == from / 512 + 2).expect("one ends in the block");
     put(&mut bytes, 1024 + 6, &((first % 512) as u16).to_be_bytes());
     seal(&mut bytes, 1024, 508);
@@ -266,7 +266,7 @@ fn an_encrypted_log_of_blocks_is_closed_wherever_it_ends_and_opens_with_its_key(
         let wrong = LogKey::unlock(&parsed, &closed[..2048], &keys(MESSAGE), &last);
         assert_eq!(wrong.expect_err("another key"), LogKeyError::WrongKey { version: 1 });
     }
-    // Where the log ends with a whole block there is none behind it yet.
+    // If the log ends with a full block, there is no block after it yet.
     let fresh = last_block(&[0; 512], Lsn(start + 12), &bytes, Some(&key)).expect("a block");
     let opened = plain_block(&fresh, Lsn(start), Some(&key)).expect("sound");
     assert_eq!(opened[4..8], [0, 12, 0, 12], "with room for nothing but its head");
@@ -325,7 +325,7 @@ fn an_encrypted_stream_starts_over_with_a_key_of_its_own() {
     assert!(LogKey::unlock(&parsed, &kept, &right, &payload).is_err(), "which the old message does not open");
 }
 
-/// All damage of an encrypted log, and where that ends.
+/// All damage in an encrypted log, and the log's end.
 fn verified(bytes: &[u8], file: &LogFile, key: Option<&LogKey>) -> (Vec<BlockDamage>, BlockSummary) {
     let plan = verify_mariadb::plan(file).expect("a plan");
     let Verifier::Blocks(verifier) = plan.verifier else { panic!("blocks") };
@@ -352,14 +352,14 @@ fn encrypted_blocks_are_verified_without_the_key_and_with_it_their_lengths_too()
     let end = BLOCK_START + payload / 492 * 512 + 12 + payload % 492;
     assert_eq!((damage, summary.ok, summary.end), (vec![], blocks, Lsn(end)));
     assert_eq!(summary.ends, BlockEnd::InBlock);
-    // A flipped bit is damage, with the key or without.
+    // A flipped bit is damage, with or without the key.
     let mut flipped = bytes.clone();
     flipped[2048 + 4 * 512 + 77] ^= 4;
     for key in [None, key.as_ref()] {
         let (damage, _) = verified(&flipped, &file, key);
         assert!(matches!(damage[..], [BlockDamage { misfit: Misfit::Checksum { .. }, is_needed: true, .. }]));
     }
-    // An old version of a block is sound: that the log goes on behind it takes the key.
+    // An older version of a block is intact. Only the key shows that the log continues after it.
     let mut old = bytes.clone();
     let place = 2048 + 4 * 512;
     let whole = bytes[place..place + 512].try_into().expect("a block");
@@ -375,7 +375,7 @@ fn a_block_that_another_version_of_the_key_encrypts_is_not_where_the_log_ends() 
     let (mut bytes, file, mtrs) = encrypted_blocks();
     let key = LogKey::unlock(&file, &bytes[..2048], &keys(MASTER_KEY), &bytes[2048..]).expect("fits");
     let blocks = mtrs.iter().map(|records| records.len() + 1).sum::<usize>().div_ceil(492);
-    // From some block on to the end.
+    // From some block to the end.
     for number in 20..blocks {
         put(&mut bytes, 2048 + number * 512 + 504, &[0, 0, 0, 2]);
         seal(&mut bytes, 2048 + number * 512, 508);
@@ -409,7 +409,7 @@ fn an_encrypted_mini_transaction_of_a_real_server_is_opened() {
     assert_eq!(mtr.bytes, hex("fa00000000000000003000"));
     let checkpoint = RedoRecord::File(FileRecord::Checkpoint(Lsn(FIRST_LSN)));
     assert_eq!(mtr.records().collect::<Vec<_>>(), [Ok(checkpoint)]);
-    // A log that ends where it begins is closed by the same mini-transaction.
+    // A log that ends where it begins is closed with the same mini-transaction.
     let key = LogKey::unlock(&file, &bytes, &keys(MASTER_KEY), payload).expect("fits");
     assert_eq!(closing(&file, key.as_ref(), Lsn(FIRST_LSN), []).expect("closes"), payload);
     assert_eq!(closing(&file, None, Lsn(FIRST_LSN), []), None, "not without its key");
@@ -419,7 +419,7 @@ fn an_encrypted_mini_transaction_of_a_real_server_is_opened() {
     assert_eq!(unlock(&keys("00")), LogKeyError::KeyLength { len: 1 });
 }
 
-/// A log in either of the two encrypted formats, whose checkpoint's record `closing` wrote.
+/// A log in either encrypted format, with a checkpoint record written by `closing`.
 fn closed(magic: &[u8; 4], named: &[(SpaceId, &[u8])], end: u64) -> (Vec<u8>, LogFile) {
     const CAPACITY: usize = 4096;
     let mut bytes = vec![0; 12_288 + CAPACITY];
@@ -432,7 +432,7 @@ fn closed(magic: &[u8; 4], named: &[(SpaceId, &[u8])], end: u64) -> (Vec<u8>, Lo
     put_u64(&mut bytes, 4104, end);
     seal(&mut bytes, 4096, 60);
     let file = LogFile::parse(&bytes, bytes.len() as u64).expect("a log");
-    // Any log that opens with the key gives the key, which is the same for all of them.
+    // Every log that opens with the key yields the key, which is the same for all.
     let mut other = bytes[..12_288].to_vec();
     put(&mut other, 0, &hex("f09f979d"));
     put_u64(&mut other, 4096, FIRST_LSN);
@@ -452,7 +452,7 @@ fn closed(magic: &[u8; 4], named: &[(SpaceId, &[u8])], end: u64) -> (Vec<u8>, Lo
 #[test]
 fn an_encrypted_log_that_was_closed_is_read_with_its_key_wherever_it_ends() {
     let name = b"./shop/#sql-ib48.ibd";
-    // In the early format u32 48 of the header says so, and records about files are plain.
+    // In the early format the u32 at 48 in the header says so, and file records are not encrypted.
     for magic in [*b"\xF0\x9F\x97\x9D", *b"Phys"] {
         for end in (FIRST_LSN + 4000..FIRST_LSN + 9000).step_by(37) {
             let (bytes, file) = closed(&magic, &[(SpaceId(34), name)], end);

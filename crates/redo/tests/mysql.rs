@@ -1,4 +1,4 @@
-//! Records of MySQL's redo log as a server of 9.7 wrote them, onto pages that it made.
+//! Records of MySQL's redo log as a 9.7 server wrote them, applied to its pages.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -125,7 +125,7 @@ fn page_format() -> SpaceFormat {
     SpaceFormat::new(Family::MySql, Scheme::Classic, size, size, HERE.space).expect("a format")
 }
 
-/// Applies records, each a mini-transaction by itself; the page and its LSN.
+/// Applies records, each as its own mini-transaction. Returns the page and its LSN.
 fn replayed(page: &mut [u8], texts: &[&str]) -> Result<Outcome, ApplyError> {
     let format = page_format();
     let mut replay = Replay::onto(page, HERE, &format)?;
@@ -137,7 +137,7 @@ fn replayed(page: &mut [u8], texts: &[&str]) -> Result<Outcome, ApplyError> {
     replay.finish()
 }
 
-/// The fields of two records of a secondary index are inserted, and the first is deleted: the bytes are those of a server.
+/// Inserts two records into a secondary index and deletes the first. The bytes are a server's.
 #[test]
 fn index_records_go_where_the_server_puts_them() {
     const CREATE: [&str; 2] = ["3b 05 04", "25 05 04"];
@@ -198,7 +198,7 @@ fn records_that_do_not_fit_their_page_are_refused() {
     assert!(matches!(refused(unsorted), ApplyError::OutsidePage { .. } | ApplyError::RecordLength));
 }
 
-/// Records of an index, some of their bytes changed, on a page of which some are: no panic, whatever comes of it.
+/// Index records with some bytes changed, on a page with some bytes changed: any result but a panic.
 fn damaged_log() -> impl Strategy<Value = (Vec<u8>, damaged::Places)> {
     const INDEX: &str = "05 04 01 01 00 02 00 02 80 04 00 00";
     let whole = [

@@ -1,4 +1,4 @@
-//! Records of MySQL's redo log onto a page of ROW_FORMAT=COMPRESSED, worked by hand after one that a server wrote.
+//! Records of MySQL's redo log applied to a ROW_FORMAT=COMPRESSED page, handmade after a server's.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -21,9 +21,9 @@ use innokit_redo::record::{Grammar, Mtr};
 use proptest::prelude::*;
 
 const HERE: PageId = PageId::new(5, 4);
-/// `id int primary key, a varchar(20), b text`: five fields, the first of which makes a row unique.
+/// `id int primary key, a varchar(20), b text`: five fields, the first of which is the unique key.
 const INDEX: &str = "05 04 01 01 00 05 00 01 80 04 80 06 80 07 00 00 7f ff";
-/// Where the log of that page ends.
+/// The end of that page's modification log.
 const LOG_END: usize = 168;
 
 fn hex(text: &str) -> Vec<u8> {
@@ -34,7 +34,7 @@ fn format() -> SpaceFormat {
     common::zip(Family::MySql, 16384, 1024).with_space(HERE.space)
 }
 
-/// Four rows, all of them in the log: 127, 155, 200 (deleted) and 232, the last with a value that lies elsewhere.
+/// Four rows, all of them in the modification log: 127, 155, 200 (deleted) and 232, the last with an off-page value.
 fn packed() -> Vec<u8> {
     let mut page = vec![0; 1024];
     put_u32(&mut page, 4, 4);
@@ -87,7 +87,7 @@ fn inside(page: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A row `(id, a, NULL)` behind the record at `cursor`.
+/// A row `(id, a, NULL)` after the record at `cursor`.
 fn insert(cursor: &str, id: u8, a: &str) -> String {
     format!("43 {INDEX} {cursor} 37 00 07 00 03 02 00 00 00 00 00 800000{id:02x} 000000002060 82000000aa0110 {a}")
 }
@@ -122,7 +122,7 @@ fn a_row_that_goes_is_free_and_its_place_is_used_where_its_origin_can_stay() {
     at(&page, LOG_END, "08 02 03 80000002 736576 00");
     at(&page, 1016, "009b 80c8 00e8 007f");
     at(&page, 964, "000000002060 82000000aa0110");
-    // The one that is free is too short for the new one, which goes to the end of the heap.
+    // The free record is too short for the new one, which goes to the end of the heap.
     let page = after(&[
         delete("007f"),
         insert("0063", 0, "736576").replace(" 37 ", " 39 ").replace("03 02 00", "04 02 00") + "78",
@@ -156,9 +156,9 @@ fn bytes_that_have_places_of_their_own_are_written_to_both() {
     at(&page, 12, "00000009");
     at(&page, 56, "0123");
     let mut page = packed();
-    // What follows the header is not in the same place of both pages.
+    // The data after the header is at different offsets on the two pages.
     assert_eq!(replayed(&mut page, &["01 05 04 00c8 07".to_owned()]), Err(ApplyError::Compressed));
-    // A reference that is written where another's is, or none.
+    // A reference written over another one, or where none is.
     let wrong = replayed(&mut packed(), &[format!("31 05 04 00fc 03a0 {reference}")]);
     assert_eq!(wrong, Err(ApplyError::Zip(ZipEditError::Different)));
 }
@@ -170,10 +170,10 @@ fn a_page_that_is_compressed_again_holds_the_same() {
     let plain = inside(&after(&rows[..1]));
     let page = after(&[rows[0].clone(), compress.clone()]);
     assert_eq!(inside(&page)[120..], plain[120..]);
-    // The log is empty: every record is in the stream.
+    // The modification log is empty: every record is in the stream.
     let stream_end = 94 + page[94..].windows(3).position(|bytes| bytes == [0, 0, 0]).expect("zeros");
     assert!(stream_end < 220, "{stream_end}");
-    // An insert right before it found the log full: it took the freed place as on a page that is not compressed, from its first byte on.
+    // The insert before it found the modification log full, so it took the freed space from its first byte on, as on an uncompressed page.
     let page = after(&[rows[0].clone(), rows[1].clone(), compress]);
     at(&inside(&page), 223, "03 02 00 0028");
     at(&inside(&page), 230, "80000006 000000002060 82000000aa0110 736978");
@@ -200,7 +200,7 @@ fn a_whole_image_needs_nothing_of_what_was_there() {
     assert_eq!(replayed(&mut packed(), &["25 05 04".to_owned()]), Err(ApplyError::Compressed), "and no image");
 }
 
-/// Records of a compressed page, some of their bytes changed.
+/// Records of a compressed page with some bytes changed.
 fn damaged_log() -> impl Strategy<Value = (Vec<u8>, damaged::Places)> {
     let system = "82000000bb0220 00 00002070";
     let whole = [

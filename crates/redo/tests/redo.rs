@@ -1,4 +1,4 @@
-//! Whether a redo log still has work: hand-made logs around checksums that other implementations computed.
+//! Whether a redo log still has to be applied: handmade logs with checksums computed by other implementations.
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests fail tests")]
 
 extern crate format as innokit_format; // what the shared helpers of tests call it
@@ -17,7 +17,7 @@ fn put_u64(bytes: &mut [u8], at: usize, value: u64) {
     put(bytes, at, &value.to_be_bytes());
 }
 
-/// Writes the CRC of the 508 bytes from `start` on behind them.
+/// Appends the CRC of the 508 bytes from `start`.
 fn seal_block(bytes: &mut [u8], start: usize) {
     let crc = crc32c(&bytes[start..start + 508]);
     put_u32(bytes, start + 508, crc);
@@ -72,8 +72,8 @@ fn a_log_block_is_read_field_by_field() {
     assert_eq!(block_number(Lsn(84_237_312)), 0x0002_82AF);
     for bit in 0..512 * 8 {
         bytes[bit / 8] ^= 1 << (bit % 8);
-        // The first bit marks a write, the first of the length encryption: both are covered all the same, but the latter
-        // says that the checksum is of another text.
+        // The first bit marks a write, the first bit of the length encryption. The checksum covers both, but the latter means that it is
+        // the checksum of other bytes.
         assert!(bit == 4 * 8 + 7 || LogBlock::parse(&bytes, Lsn(8192)).is_none(), "bit {bit}");
         bytes[bit / 8] ^= 1 << (bit % 8);
     }
@@ -218,7 +218,7 @@ fn a_mariadb_header_and_its_checkpoint() {
     assert_eq!(file.state(&with_zero), Ok(LogState::Clean));
 }
 
-/// A log whose newest checkpoint is `lsn`, in a file that begins with LSN 12288.
+/// A log with `lsn` as its newest checkpoint, in a file that begins with LSN 12288.
 fn mariadb_log(lsn: u64, end_lsn: u64) -> mariadb::LogFile {
     let mut header = mariadb_header("50687973", 12_288, b"MariaDB 10.11.19");
     mariadb_slot(&mut header, 4096, 12_288, 12_288);
@@ -236,7 +236,7 @@ fn a_mariadb_log_is_clean_if_only_its_checkpoint_record_follows() {
     assert_eq!(with(&[0]), Ok(LogState::Clean));
     assert_eq!(with(&[0x77; 4096]), Ok(LogState::Undecided), "records without an end so far");
     assert_eq!(with(&vec![0x77; mariadb::READ_SIZE_MAX]), Ok(LogState::Clean), "longer than any mini-transaction");
-    // UNDO_APPEND, a whole mini-transaction with its marker and checksum.
+    // UNDO_APPEND: a complete mini-transaction with marker and checksum.
     let change = hex("2006022d030b01020800000000000000120400000000");
     let change = [&change[..], &[1], &crc32c(&change).to_be_bytes()].concat();
     assert_eq!(crc32c(&change[..22]), 0x54DC_777C);
@@ -264,7 +264,7 @@ fn a_mariadb_log_without_its_checkpoint_record_is_damaged() {
     assert_eq!(log.state(&[]), Ok(LogState::Undecided));
     let of_another = [hex("fa00000000000005615ca2012a992a4b"), vec![0]].concat();
     assert_eq!(log.state(&of_another), Ok(LogState::NeedsRecovery), "a later checkpoint's record");
-    // A record that says what a file is called stands before the checkpoint's own, and is no work to do; behind it, it is.
+    // A file name record before the checkpoint's own record is not work; after it, it is.
     let modify = hex("bb08002e2f762f642e69626401");
     let modify = [&modify[..], &crc32c(&modify[..12]).to_be_bytes()].concat();
     assert_eq!(u32_at(&modify, 13), 0x3204_A88B);
@@ -368,7 +368,7 @@ fn a_log_of_mariadb_10_5_is_clean_if_nothing_follows_its_checkpoint() {
         Err(RedoError::CheckpointDamaged { lsn: Lsn(lsn) }),
         "it does not reach the checkpoint"
     );
-    // What a server that has just started writes.
+    // The record that a server writes at startup.
     let started = blocks_log(lsn, 0);
     assert_eq!((started.checkpoint.lsn, started.checkpoint.end_lsn), (Lsn(lsn), Lsn(lsn)));
 }
@@ -408,7 +408,7 @@ fn a_log_of_blocks_is_closed_by_a_slot_and_by_what_its_last_block_holds() {
         assert!(last[12..used].iter().all(|&byte| byte == 0x20) && last[used..508].iter().all(|&byte| byte == 0));
         assert_eq!(closed.state(&last), Ok(LogState::Clean), "end {end}");
         assert_eq!(last_block(&last, Lsn(end), &header, None), Some(last), "once is enough");
-        // Only where the log ends with a whole block there may be none behind it yet.
+        // Only if the log ends with a full block may there be no block after it yet.
         let stale: [u8; 512] = block(8704, 512, &[0x20; 496]).try_into().expect("a block");
         match last_block(&stale, Lsn(end), &header, None) {
             Some(fresh) => assert_eq!((used, closed.state(&fresh)), (12, Ok(LogState::Clean))),

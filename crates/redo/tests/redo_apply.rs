@@ -1,4 +1,4 @@
-//! Redo records onto pages: vectors whose results were compared with the pages of a real server.
+//! Redo records applied to pages: vectors whose results were compared with a real server's pages.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -22,7 +22,7 @@ use proptest::prelude::*;
 
 const PAGE: u32 = 16_384;
 
-/// A dynamic table: what was done, its records (one mini-transaction each), the page's CRC afterwards.
+/// A DYNAMIC table: the statement, its records (one mini-transaction each), and the page's CRC afterwards.
 const DYNAMIC: [(&str, &[&str], &str); 16] = [
     (
         "init",
@@ -61,7 +61,7 @@ const DYNAMIC: [(&str, &[&str], &str); 16] = [
     ),
 ];
 
-/// The same for a redundant one.
+/// The same for a REDUNDANT table.
 const REDUNDANT: [(&str, &[&str], &str); 7] = [
     (
         "init",
@@ -246,7 +246,7 @@ proptest! {
         for record in records(&bytes).map_while(Result::ok) {
             if let RedoRecord::Page(mut record) = record {
                 record.id = HERE;
-                // Either outcome is right; what counts is that there is one.
+                // Either outcome is right, as long as there is no panic.
                 prop_assert!(apply(&record, &mut page, &format).is_ok() || page.len() == PAGE as usize);
             }
         }

@@ -1,4 +1,4 @@
-//! Redo logs, whole: sound ones pass, what a crash leaves behind the end is no damage, and damage is named with its LSN.
+//! Complete redo logs: intact ones pass, leftovers of a crash after the end are no damage, and damage is reported with its LSN.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
 
@@ -220,8 +220,8 @@ fn a_log_goes_on_from_file_to_file_in_the_order_of_its_lsns() {
 
 #[test]
 fn a_ring_is_read_once_around_from_its_checkpoint() {
-    // Two files of three blocks. The checkpoint is in the second block of the second file: LSN 20480 at ring offset 2048 * 2
-    // + 4 * 512; the log goes on into the first file; what is left there is of the lap before.
+    // Two files of three blocks. The checkpoint is in the second block of the second file: LSN 20480 at ring offset 2048 * 2 + 4 * 512. The
+    // log continues in the first file, whose remaining content is of the previous lap.
     let at = |i: u64| 20480 + i * 512;
     let second =
         file(5, 8192, 0, slot(0, 0, 0), &[block(at(5) - 3072, 512, 1), block(at(0), 512, 7), block(at(1), 512, 7)]);
@@ -247,7 +247,7 @@ const UNDO_APPEND: (&str, &str) = ("2006022d030b01020800000000000000120400000000
 const FILE_MODIFY: (&str, &str) = ("bb08002e2f762f642e696264", "3204a88b");
 const FILE_CHECKPOINT: (&str, &str) = ("fa00000000000000003000", "1fec1a80");
 
-/// A log in the making. LSN 12288 lies at the payload's beginning.
+/// A log being built. The payload begins at LSN 12288.
 struct Log {
     file: Vec<u8>,
     checkpoint: u64,
@@ -289,7 +289,7 @@ impl Log {
         self.push((&record, &crc));
     }
 
-    /// The mark that a server writes behind the last mini-transaction.
+    /// The marker that a server writes after the last mini-transaction.
     fn end(mut self) -> Self {
         *self.file.get_mut(Self::offset(self.at)).unwrap() = 0;
         self
@@ -300,11 +300,11 @@ impl Log {
     }
 }
 
-/// A crashed log that goes around the end of its file, over bytes of the lap before.
+/// A crashed log that wraps at the end of its file, over bytes of the previous lap.
 fn around() -> Log {
     let checkpoint = 12288 + CAPACITY as u64 - 3000;
     let mut log = Log::new(checkpoint, checkpoint);
-    // The lap before: the same records, with the marker of that lap.
+    // The previous lap: the same records with the marker of that lap.
     log.at = 12288;
     while log.at < checkpoint {
         log.push(UNDO_APPEND);
@@ -354,7 +354,7 @@ fn the_first_mini_transaction_of_a_fresh_log_is_the_known_one() {
     assert_eq!((damage, summary), (vec![], expected));
 }
 
-/// As mariadb-backup leaves it in a backup that it has prepared, with pages up to the end of the record.
+/// As mariadb-backup leaves it in a prepared backup, with page LSNs up to the end of the record.
 #[test]
 fn a_log_with_room_for_nothing_but_its_checkpoint_is_clean() {
     let mut log = Log::new(12288, 12288);
@@ -363,7 +363,7 @@ fn a_log_with_room_for_nothing_but_its_checkpoint_is_clean() {
     let parsed = mariadb::LogFile::parse(&file, file.len() as u64).unwrap();
     let lap = file.get(12288..).unwrap();
     assert_eq!((parsed.state(lap), parsed.clean_end(lap)), (Ok(LogState::Clean), Lsn(12304)));
-    // The marker of the lap before.
+    // The marker of the previous lap.
     *file.get_mut(12299).unwrap() = 0;
     let error = RedoError::CheckpointDamaged { lsn: Lsn(12288) };
     assert_eq!(parsed.state(file.get(12288..).unwrap()), Err(error));

@@ -1,4 +1,4 @@
-//! Records of MariaDB's redo log: every type, every way in which the bytes can be wrong, and the mini-transactions of all framings.
+//! Records of MariaDB's redo log: every type, every way the bytes can be wrong, and mini-transactions in all framings.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -208,7 +208,7 @@ proptest! {
     }
 }
 
-/// A record of each kind, with and without a page of its own.
+/// A record of each kind, with and without its own page number.
 const SAMPLES: [&str; 9] = [
     "bb08002e2f762f642e696264",
     "020105",

@@ -1,4 +1,4 @@
-//! Files with known bytes, and one function that reads them all and checks what every reader must hold to.
+//! Files with known bytes, and a function that reads them all and checks what every reader must guarantee.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
@@ -14,14 +14,14 @@ use innokit_flow::{
 use rustix::fs::Advice;
 use tempfile::TempDir;
 
-/// Files on the disk that holds the build, removed when dropped.
+/// Files on the disk of the build, removed when dropped.
 pub struct Files {
     pub dir: TempDir,
     pub contents: Vec<Vec<u8>>,
 }
 
 impl Files {
-    /// One file for each size, each with bytes of its own.
+    /// One file for each size, each with different bytes.
     pub fn new(sizes: &[usize]) -> Self {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let contents: Vec<_> = sizes.iter().enumerate().map(|(file, &size)| bytes_of(file, size)).collect();
@@ -53,8 +53,8 @@ impl Files {
         }
     }
 
-    /// What `read` gives with all files in the page cache. Others may empty the cache meanwhile (a benchmark beside the
-    /// tests does): then it is filled and `read` done once more.
+    /// The result of `read` with all files in the page cache. Another process may drop the cache meanwhile, as a benchmark next to the
+    /// tests does. Then the cache is filled and `read` called again.
     pub fn while_hot<T>(&self, read: impl Fn() -> T) -> T {
         for _ in 0..10 {
             for file in 0..self.contents.len() {
@@ -84,7 +84,7 @@ impl Files {
     }
 }
 
-/// Bytes that differ between files and between places.
+/// Bytes that differ between files and offsets.
 pub fn bytes_of(file: usize, size: usize) -> Vec<u8> {
     let mut state = file as u64 + 1;
     let mut bytes = Vec::with_capacity(size + 8);
@@ -100,10 +100,10 @@ pub fn options(io: innokit_flow::IoMode) -> ReadOptions {
     ReadOptions { io, block_size: BLOCK_ALIGN, cached_piece: BLOCK_ALIGN, ..ReadOptions::default() }
 }
 
-/// What came of reading all.
+/// The result of reading everything.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Of each file, what was handed over, in its place.
+    /// The delivered bytes of each file, at their offsets.
     pub contents: Vec<Vec<u8>>,
     pub gaps: Vec<(u32, Gap)>,
     pub failed: Vec<(Block, String)>,
@@ -112,7 +112,7 @@ pub struct Outcome {
     pub notes: Vec<String>,
 }
 
-/// A piece, as somebody saw it.
+/// A delivered piece.
 struct Seen {
     file: u32,
     offset: u64,
@@ -125,9 +125,9 @@ pub fn read(files: &FileSet, options: &ReadOptions, workers: usize) -> Outcome {
     read_with(files, options, workers, options.engine.candidates())
 }
 
-/// Reads everything with the given engines, and checks what holds always: in each worker blocks come in the order of the
-/// cursor, pieces of a block ascend and add up to it, only the last one says so, only the last one is short, gaps lie in
-/// their piece; over all workers, each byte of each file is asked for exactly once.
+/// Reads everything with the given engines and checks what must always hold. In each worker, blocks come in cursor order, the pieces of a
+/// block ascend and add up to it, only the last one is marked as such and may be short, and gaps are inside their piece. Over all workers,
+/// each byte of each file is requested exactly once.
 pub fn read_with(files: &FileSet, options: &ReadOptions, workers: usize, engines: &[&dyn OpenQueue]) -> Outcome {
     let cursor = Cursor::sweep(files, options.block_size);
     let counters = Counters::new(workers);

@@ -1,5 +1,5 @@
-//! Index pages of real servers, and for each rule one that breaks it. Also included by the tests of the command, which hold that
-//! `innokit table check` names the same rules.
+//! Index pages of real servers, and one that breaks each rule. The tests of the command include this too, to show that `innokit table
+//! check` names the same rules.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -31,7 +31,7 @@ pub struct Table {
 /// An index page of it.
 #[derive(Clone)]
 pub struct Sample {
-    /// The fixture, and the number of the page in it.
+    /// The fixture and the page number in it.
     pub from: (&'static str, u32),
     pub bytes: Vec<u8>,
     pub format: SpaceFormat,
@@ -55,7 +55,7 @@ impl Table {
         &self.bytes[number as usize * size..][..size]
     }
 
-    /// Small tables have all their dictionary information in the root of its tree.
+    /// Small tables have all their SDI in its root page.
     fn definition(&self) -> TableDef {
         let PageNo(root) = sdi::root(self.page(0), &self.format).expect("a root");
         let page = IndexPage::parse(self.page(root), &self.format).expect("an index page");
@@ -81,13 +81,13 @@ impl Table {
         samples.collect()
     }
 
-    /// A page that is as wanted.
+    /// The first page that satisfies the predicate.
     fn sample(&self, wanted: impl Fn(&IndexPage<'_>, &IndexDef) -> bool) -> Sample {
         let fits = |sample: &Sample| sample.with_page(|page| wanted(page, &sample.index));
         self.samples().into_iter().find(fits).expect("such a page")
     }
 
-    /// A leaf of the clustered index, not the first, with room for every kind of damage.
+    /// A leaf of the clustered index, not the first one, that allows every kind of damage.
     fn rows(&self) -> Sample {
         self.sample(|page, index| {
             index.is_clustered() && page.is_leaf() && page.prev().is_some() && page.record_count() > 20
@@ -137,7 +137,7 @@ impl Sample {
         self.bytes.len() - 8 - 2 * (number + 1)
     }
 
-    /// The chain leads from the record at `from` to `origin`.
+    /// Links the record at `from` to `origin`.
     fn lead(&mut self, from: usize, origin: usize) {
         self.put_u16(from - 2, (origin as u16).wrapping_sub(from as u16));
     }
@@ -235,7 +235,7 @@ fn a_chain_or_a_list_that_leads_astray_is_found(broken: &mut Vec<Broken>) {
     breaks(broken, IndexRule::FreeOffset, &rows, |page| page.put_u16(44, 0x3FFF));
     breaks(broken, IndexRule::FreeLive, &rows, |page| page.put_u16(44, origins[2] as u16));
     breaks(broken, IndexRule::FreeLoop, &rows, |page| {
-        // Two records that only the list of free ones has, and that name each other.
+        // Two records that are only in the free list and point to each other.
         page.put_u16(44, origins[10] as u16);
         page.lead(origins[11], origins[10]);
         page.lead(origins[9], origins[12]);
@@ -272,7 +272,7 @@ fn a_redundant_record_that_is_not_one_is_found(broken: &mut Vec<Broken>) {
     breaks(broken, IndexRule::FieldNull, &rows, |page| page.put_u16(first_end, 0x8004));
     breaks(broken, IndexRule::ExternReference, &rows, |page| page.put_u16(first_end, 0x4004));
     breaks(broken, IndexRule::ExternPlace, &rows, |page| {
-        // The key is longer by a reference, and all that follows comes later.
+        // The key is longer by a reference, which shifts everything after it.
         for field in 0..rows.fields(3).slots().len() {
             let end = first_end - 2 * field;
             page.put_u16(end, page.u16(end) + 20);

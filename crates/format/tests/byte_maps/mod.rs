@@ -1,11 +1,11 @@
-//! Holds byte maps in Markdown against the tables of fields in the code; `redo` includes it too.
+//! Compares byte maps in Markdown with the field tables in the code. `redo` includes this too.
 #![allow(clippy::panic, reason = "helpers of tests fail tests")]
 
 use std::collections::BTreeMap;
 
 use innokit_format::layout::{Field, Structure};
 
-/// A map: its file's name, its text, and the structures that it shows.
+/// A map: its file name, its text, and the structures that it describes.
 pub type Map = (&'static str, &'static str, &'static [Structure]);
 
 /// The rows that begin with a name in code font: name, offset, size.
@@ -18,7 +18,7 @@ fn rows(map: &str) -> BTreeMap<&str, (usize, Option<usize>)> {
     map.lines().filter_map(row).collect()
 }
 
-/// Every row is a field, and every field has its row.
+/// Every row is a field, and every field has a row.
 pub fn agree(maps: &[Map]) {
     for (file, map, structures) in maps {
         let fields = structures.iter().flat_map(|structure| structure.fields);
@@ -29,7 +29,7 @@ pub fn agree(maps: &[Map]) {
     }
 }
 
-/// No field reaches into the next.
+/// No field overlaps the next.
 pub fn do_not_overlap(maps: &[Map]) {
     for structure in maps.iter().flat_map(|(_, _, structures)| structures.iter()) {
         for pair in structure.fields.windows(2) {

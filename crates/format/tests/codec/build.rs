@@ -1,4 +1,4 @@
-//! The way that the servers go when they write: compress, encrypt.
+//! Builds pages the way the servers write them: compress, then encrypt.
 
 use std::io::Write;
 
@@ -29,7 +29,7 @@ pub enum Mode {
     Ctr,
 }
 
-/// A B-tree page of space 5, number 4, of which `filled` percent hold noise; checksums of the older layout.
+/// Page 4 of space 5, a B-tree page with `filled` percent random bytes and checksums of the older layout.
 pub fn content(size: usize, seed: u64, filled: usize) -> Vec<u8> {
     let mut page = vec![0; size];
     let mut state = seed | 1;
@@ -86,7 +86,7 @@ fn cbc<C: BlockCipherEncrypt<BlockSize = aes::cipher::consts::U16>>(cipher: &C, 
     cbc::Encryptor::inner_iv_init(cipher, &Array::from(*iv)).encrypt_blocks(blocks);
 }
 
-/// MySQL: whole blocks, then the last 32 bytes of the result once more.
+/// MySQL: encrypts whole blocks, then the last 32 bytes of the result again.
 pub fn mysql_encrypt(bytes: &mut [u8]) {
     let cipher = Aes256::new(&KEY.into());
     let iv = std::array::from_fn(|i| 0x20 + i as u8);
@@ -110,7 +110,7 @@ fn mysql_compressed(original: &[u8], compression: Compression, version: u8) -> V
     page
 }
 
-/// What MySQL makes of `original`; `encrypted`: the version of the compression header, where there is one.
+/// `original` as MySQL stores it. `encrypted`: the version of the compression header, if there is one.
 pub fn mysql(original: &[u8], compression: Option<Compression>, encrypted: Option<u8>) -> Vec<u8> {
     let mut page = compression.map_or(original.to_vec(), |compression| mysql_compressed(original, compression, 2));
     if encrypted.is_none() {
@@ -131,7 +131,7 @@ pub fn mysql(original: &[u8], compression: Option<Compression>, encrypted: Optio
     page
 }
 
-/// What MySQL up to 8.0.21 made of `original` on a file system with blocks of `block` bytes.
+/// `original` as MySQL up to 8.0.21 stored it on a file system with blocks of `block` bytes.
 pub fn mysql_version_1(original: &[u8], compression: Compression, block: usize) -> Vec<u8> {
     let mut page = mysql_compressed(original, compression, 1);
     let stream = usize::from(u16::from_be_bytes([page[32], page[33]]));
@@ -151,7 +151,7 @@ pub fn page_key(key: &[u8]) -> [u8; 16] {
     block.into()
 }
 
-/// `bytes`, a part of `page`, encrypted as MariaDB does it.
+/// Encrypts `bytes`, a part of `page`, as MariaDB does.
 pub fn mariadb_encrypt(mode: Mode, key: &[u8], page: &[u8], bytes: &mut [u8]) {
     let mut tweak = [0; 16];
     tweak[0] = 5;
@@ -177,7 +177,7 @@ pub fn mariadb_full(original: &[u8], compression: Option<Compression>, cipher: O
     }
 }
 
-/// What MariaDB makes of `original` in full_crc32.
+/// `original` as MariaDB stores it in full_crc32.
 pub fn mariadb_full_with(
     original: &[u8],
     compression: Option<Compression>,
@@ -191,7 +191,7 @@ pub fn mariadb_full_with(
     seal_full(used, original.len())
 }
 
-/// The part of a full_crc32 page that is taken, without checksum; and the page inside.
+/// The used part of a full_crc32 page without its checksum, and the page inside.
 fn full_unencrypted(original: &[u8], compression: Option<Compression>) -> (Vec<u8>, Vec<u8>) {
     let mut image = original.to_vec();
     let len = image.len();
@@ -221,7 +221,7 @@ fn seal_full(mut used: Vec<u8>, len: usize) -> Vec<u8> {
     used
 }
 
-/// What MariaDB makes of `original` in the older layout.
+/// `original` as MariaDB stores it in the older layout.
 pub fn mariadb_classic(original: &[u8], compression: Option<Compression>, cipher: Option<(Mode, u32)>) -> Vec<u8> {
     let mut page = original.to_vec();
     let mut encrypted = 38..original.len() - 8;
@@ -250,7 +250,7 @@ pub fn mariadb_classic(original: &[u8], compression: Option<Compression>, cipher
     page
 }
 
-/// What MariaDB makes of a page of a ROW_FORMAT=COMPRESSED table.
+/// A page of a ROW_FORMAT=COMPRESSED table as MariaDB stores it.
 pub fn mariadb_zip(original: &[u8], cipher: Option<(Mode, u32)>) -> Vec<u8> {
     let mut page = original.to_vec();
     let sum = checksum::zip_crc32(&page).to_be_bytes();

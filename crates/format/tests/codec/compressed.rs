@@ -1,4 +1,4 @@
-//! Pages that are compressed here, as a server does before it writes them.
+//! Pages that we compress as a server does before it writes them.
 
 use innokit_format::codec::{CipherMode, Compression, Context, Deflater, MariaDbLayout, Scratch, SpaceKeys, open_page};
 use innokit_format::page::checksum;
@@ -21,7 +21,7 @@ fn formats() -> impl Iterator<Item = SpaceFormat> {
     })
 }
 
-/// The cases: each format, algorithm and way of encrypting.
+/// The cases: each format, algorithm and encryption.
 fn cases() -> impl Iterator<Item = (SpaceFormat, Compression, Option<CipherMode>)> {
     formats().flat_map(|format| {
         COMPRESSIONS.into_iter().flat_map(move |compression| {
@@ -67,7 +67,7 @@ fn a_compressed_page_takes_less_and_is_the_same_inside() {
     }
 }
 
-/// The builder of the other tests goes by the servers' files. Its full_crc32 pages have no checksum inside.
+/// The builder of the other tests was modelled on the servers' files. Its full_crc32 pages have no checksum inside.
 #[test]
 fn a_compressed_page_is_that_of_the_server_but_for_the_encoder() {
     let (keys, mut deflater) = (space_keys(&KEY), Deflater::new());
@@ -87,7 +87,7 @@ fn a_compressed_page_is_that_of_the_server_but_for_the_encoder() {
             let built = mariadb_full(&original, Some(compression), None);
             let mut page = original.clone();
             seal_page_compressed(&mut page, ID, &format, None, compression, &mut deflater).unwrap();
-            // The stream differs by the checksum inside, so its length may; the frame around it is the same.
+            // The checksum inside changes the stream and possibly its length. The frame around it is the same.
             assert_eq!(page[..24], built[..24], "{format:?} {compression}");
             let size = usize::from(u16::from_be_bytes([page[24], page[25]]) & 0x7FFF) << 8;
             let stored = u32::from_be_bytes(page[size - 4..size].try_into().unwrap());
@@ -130,7 +130,7 @@ fn a_page_that_does_not_shrink_or_that_servers_keep_plain_is_not_compressed() {
     }
 }
 
-/// Streams of every length, so that the stream ends anywhere in its last 256 bytes.
+/// Streams of every length, so that they end at every offset of their last 256 bytes.
 #[test]
 fn the_end_of_the_stream_is_found_wherever_it_lies() {
     let mut deflater = Deflater::new();

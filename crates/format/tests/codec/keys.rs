@@ -1,4 +1,4 @@
-//! Files with keys, and page 0's word on which key it is.
+//! Key files, and the key information on page 0.
 
 use innokit_format::codec::tablespace_key_from_cfp;
 use innokit_format::codec::{EncryptionInfo, InfoVersion, UnlockError};
@@ -40,7 +40,7 @@ fn damaged_component_keyring_is_named_and_nothing_is_added() {
     assert!(store.is_empty());
 }
 
-/// The records of a `keyring_file` plugin's file, as a machine with such numbers writes them.
+/// The records of a `keyring_file` plugin's file, as a machine with this integer layout writes them.
 fn records(width: usize, little_endian: bool) -> Vec<u8> {
     let mut records = Vec::new();
     for name in [NAME, "another"] {
@@ -119,7 +119,7 @@ fn wrong_master_key_is_an_error_that_says_so() {
     assert_eq!(short, UnlockError::KeyLength { name: NAME.into(), len: 16 });
 }
 
-/// Encryption information as the generations before `lCC` wrote it, for the master key of the vector.
+/// Encryption information as versions before `lCC` wrote it, for the master key of the vector.
 fn older_info(magic: &str, number: &[u8], uuid: &[u8]) -> EncryptionInfo {
     let lcc = hex(LCC);
     let area = [magic.as_bytes(), number, uuid, &lcc[43..111]].concat();
@@ -152,7 +152,7 @@ fn tablespace_without_or_with_unknown_encryption_info_is_told() {
 
 #[test]
 fn transfer_key_file_unwraps_the_tablespace_key() {
-    // The vector again: its master key in the place of the transfer key.
+    // The same vector with its master key as the transfer key.
     let file = [&hex("00000020")[..], &hex(MASTER), &hex(LCC)[43..107]].concat();
     let key = tablespace_key_from_cfp(&file).unwrap();
     assert_same_key(
@@ -189,7 +189,7 @@ fn line_that_is_no_key_is_named() {
     assert_eq!(KeyStore::new().add_mariadb_key_file(b"# none\n", None), Err(KeyringError::Empty));
 }
 
-/// Made by `openssl enc -aes-256-cbc -k secret -S 0102030405060708` and the options named, of [`PLAIN`].
+/// [`PLAIN`] encrypted by `openssl enc -aes-256-cbc -k secret -S 0102030405060708` with the named options.
 const ENCRYPTED: [(&str, &str); 4] = [
     (
         "-md sha1",

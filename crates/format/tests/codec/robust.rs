@@ -1,4 +1,4 @@
-//! Any bytes at all: an answer or a typed error, never a panic, never more than a page.
+//! Any bytes give an answer or a typed error, never a panic, and never more than a page.
 
 use innokit_format::codec::tablespace_key_from_cfp;
 use innokit_format::codec::{
@@ -27,7 +27,7 @@ fn open_every_way(page: &[u8], scratch: &mut Scratch) {
     }
 }
 
-/// Types and key versions that lead into the code; plain noise would nearly always be taken for a plain page.
+/// Types and key versions that reach the decoders: random bytes would nearly always be taken for a plain page.
 fn marks() -> impl Strategy<Value = (u16, u32, [u8; 8])> {
     let types = prop_oneof![
         Just(14_u16),
@@ -89,7 +89,7 @@ proptest! {
             sound[at] ^= 0x55;
             let damaged = inflater.inflate(compression, &sound, &mut out);
             prop_assert!(damaged.is_ok() || damaged.is_err_and(|error| error.kind() == ErrorKind::Damaged));
-            // What came before leaves no trace in the decoders.
+            // Earlier pages leave no state in the decoders.
             prop_assert!(inflater.inflate(compression, &compress(compression, &[7; 4096]), &mut out).is_ok());
         }
     }

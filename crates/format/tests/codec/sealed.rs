@@ -1,4 +1,4 @@
-//! Pages that are encrypted here, as a server does before it writes them.
+//! Pages that we encrypt as a server does before it writes them.
 
 use innokit_format::codec::{CipherMode, Context, MariaDbLayout, Scratch, cipher_mode, open_page};
 use innokit_format::page::seal::{SealError, seal_encrypted, seal_recovered};
@@ -30,7 +30,7 @@ fn formats() -> impl Iterator<Item = (SpaceFormat, MariaDbLayout, usize)> {
     })
 }
 
-/// What the builder of the other tests, which goes by the servers' files, makes of the same page.
+/// The same page from the builder of the other tests, which was modelled on the servers' files.
 fn built(scheme: Scheme, page: &[u8], mode: Mode) -> Vec<u8> {
     match scheme {
         Scheme::FullCrc32 => mariadb_full(page, None, Some((mode, 3))),
@@ -70,8 +70,8 @@ fn pages_that_servers_leave_plain_stay_plain() {
     let keys = space_keys(&KEY);
     for (format, ..) in formats() {
         let is_full = format.scheme() == Scheme::FullCrc32;
-        // The first page, an extent descriptor page, that of the transaction system; and an R-tree page has no room for the key's
-        // version but in full_crc32.
+        // The first page, an extent descriptor page, the transaction system page; and an R-tree page, which has space for the key version
+        // only in full_crc32.
         let cases = [
             (ID, 8, true),
             (ID, 9, true),

@@ -1,4 +1,4 @@
-//! Bytes that were checked against real servers, and what must come of them.
+//! Bytes verified with real servers, and their expected results.
 
 use innokit_format::codec::{
     Compression, Context, CryptData, EncryptionInfo, MariaDbLayout, Opened, Scratch, TablespaceKey, open_page,
@@ -22,7 +22,7 @@ fn page(digits: &str) -> Vec<u8> {
     page
 }
 
-/// The page inside all of the compressed pages below.
+/// The decompressed form of all compressed pages below.
 fn base() -> Vec<u8> {
     let mut page = page(
         "062d253a00000004ffffffffffffffff000000000000123445bf00000000000000000000000501020304050607080 90a"
@@ -34,7 +34,7 @@ fn base() -> Vec<u8> {
     page
 }
 
-/// The same page as full_crc32 has it inside its compressed pages.
+/// The same page as inside compressed full_crc32 pages.
 fn full_base() -> Vec<u8> {
     let mut page = base();
     page[..4].fill(0);
@@ -42,7 +42,7 @@ fn full_base() -> Vec<u8> {
     page
 }
 
-/// Byte i = (31·i + 7) mod 256, of type 17855 and without anything in bytes 26 to 33.
+/// Byte i = (31·i + 7) mod 256, with type 17855 and zeros in bytes 26 to 33.
 fn s_page() -> Vec<u8> {
     let mut page: Vec<u8> = (0_u32..4096).map(|i| ((31 * i + 7) % 256) as u8).collect();
     page[24..26].copy_from_slice(&17855_u16.to_be_bytes());
@@ -116,7 +116,7 @@ fn mysql_encrypted_page_is_the_one_that_the_server_writes_and_opens() {
     assert_opens(&page, &Context::MySql { key: Some(&key) }, &expected);
 }
 
-/// The page key and the tweak of the vectors are the builder's, so its pages can be compared with the notes.
+/// The vectors use the builder's page key and tweak, so the builder's pages can be compared with them.
 fn mariadb_key() -> [u8; 16] {
     *hex("0123456789abcdef0123456789abcdef").first_chunk().unwrap()
 }
@@ -134,7 +134,7 @@ fn mariadb_page_key_is_made_of_key_and_iv() {
     assert_eq!(build::page_key(&mariadb_key()), *hex("ad9562241f632664a422d562f753aaa3"));
 }
 
-/// What opens the builder's pages is tested elsewhere; that they are the server's is tested here.
+/// Other tests open the builder's pages. This one shows that they equal the server's.
 #[test]
 fn mariadb_ciphertext_is_the_one_that_the_server_writes() {
     let original = mariadb_s_page();
@@ -186,7 +186,7 @@ pub const MASTER: &str = "ddf7fb41b9f76184f76a0ab1f29ff9fce16b6c71fd04c08256e0a9
 const TABLESPACE_KEY: &str = "bc109c24afedc6298bdc47cb782a503bd39993847dcb6a0af1a180e2b73a7bfb";
 const TABLESPACE_IV: &str = "191de671e3b7cb65aa8d9ccb6f0ae6c700000000000000000000000000000000";
 
-/// Two keys are the same if they decrypt the same.
+/// Two keys are equal if they decrypt to the same.
 #[track_caller]
 pub fn assert_same_key(key: &TablespaceKey, expected_key: &str, expected_iv: &str) {
     let array = |digits: &str| *hex(digits).first_chunk().unwrap();

@@ -1,4 +1,4 @@
-//! Builders of pages for the tests. They live here once.
+//! Page builders shared by the tests.
 #![allow(dead_code, reason = "each test file uses its share")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests fail tests")]
 
@@ -7,7 +7,7 @@ use innokit_format::{
     verify_page,
 };
 
-/// Where the pages of the tests lie unless they say otherwise.
+/// The default place of test pages.
 pub const HERE: PageId = PageId::new(5, 4);
 /// An LSN whose halves differ.
 pub const LSN: Lsn = Lsn(0x0000_0003_1234_5678);
@@ -50,7 +50,7 @@ pub fn full(bytes: u32) -> SpaceFormat {
     SpaceFormat::new(Family::MariaDb, Scheme::FullCrc32, size(bytes), size(bytes), HERE.space).unwrap()
 }
 
-/// A page with content, header and place, not yet sealed.
+/// A page with content, header and place, without checksums.
 pub fn unsealed(format: &SpaceFormat, id: PageId, kind: u16) -> Vec<u8> {
     let len = format.physical().bytes();
     let mut page: Vec<u8> = (0..len).map(|at| (at * 131 + at / 127 + id.page_no.0 as usize * 89) as u8).collect();
@@ -74,7 +74,7 @@ pub fn sealed_as(format: &SpaceFormat, id: PageId, algorithm: Algorithm, kind: u
     page
 }
 
-/// Every kind of page that carries a checksum: format and algorithm, for every page size.
+/// Every kind of page that has a checksum: format and algorithm, for every page size.
 pub fn kinds() -> Vec<(SpaceFormat, Algorithm)> {
     let ordinary = [Algorithm::Crc32, Algorithm::Crc32BigEndian, Algorithm::Innodb];
     let mut kinds = Vec::new();
@@ -94,7 +94,7 @@ pub fn kinds() -> Vec<(SpaceFormat, Algorithm)> {
     kinds
 }
 
-/// Whether the byte at `at` is one that the checksum covers or holds, or that another rule compares.
+/// Whether the byte at `at` is covered by the checksum, part of it, or compared by another rule.
 pub fn is_guarded(format: &SpaceFormat, at: usize) -> bool {
     match format.scheme() {
         Scheme::FullCrc32 => true,

@@ -1,4 +1,4 @@
-//! The report on tables is the same for any number of workers, even if they share the leaves of the smallest trees.
+//! The report on tables is the same for any number of workers, with even the smallest trees divided among them.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::expect_used, reason = "helpers of tests fail the test")]
 
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use jobs::{TableOptions, TableReport};
 
-/// The report by one worker, once two and eight have said the same.
+/// One worker's report, after two and eight workers gave the same.
 pub fn report_on(paths: &[PathBuf], options: &TableOptions) -> TableReport {
     let by = |workers, shared_leaves_min| {
         let options = TableOptions { workers, shared_leaves_min, ..options.clone() };
@@ -20,7 +20,7 @@ pub fn report_on(paths: &[PathBuf], options: &TableOptions) -> TableReport {
     alone
 }
 
-/// All that a report says but for times.
+/// A report without its times.
 pub fn told(report: &TableReport) -> serde_json::Value {
     let mut report = report.clone();
     report.totals.seconds = 0.0;

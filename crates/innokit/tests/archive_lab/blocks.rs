@@ -20,7 +20,7 @@ pub fn segments(server: &Server) -> Vec<(u64, PathBuf)> {
 fn blocks_of(server: &Server) -> Vec<(u64, [u8; LOG_BLOCK_SIZE])> {
     let mut blocks = Vec::new();
     for (path, bytes) in log_files(server) {
-        // A file that was put aside keeps its blocks for a while; one that was never used has none.
+        // A spare file may still hold old blocks; one never used has none.
         let is_aside = path.to_string_lossy().ends_with("_tmp");
         let Ok(file) = LogFile::parse(&bytes, bytes.len() as u64) else {
             assert!(is_aside, "{}", path.display());

@@ -52,7 +52,7 @@ impl Drop for Archiver {
     }
 }
 
-/// Changes rows until it is stopped; the last statement still completes.
+/// A load that changes rows until it is stopped; its last statement completes.
 pub struct Load {
     stop: Arc<AtomicBool>,
     client: JoinHandle<()>,
@@ -209,8 +209,8 @@ impl Base {
     }
 }
 
-/// Kills recoveries with an archive. What they leave is refused by name, and a new run into an emptied directory ends in the same bytes as
-/// one that nobody disturbed.
+/// Kills recoveries with an archive. Their leftovers are refused by name, and a new run into an emptied directory gives the same bytes as
+/// an undisturbed one.
 pub fn killed_copies_are_refused(crashed: &str) {
     let base = Base::of(crashed);
     let (out, run) = (base.of_name("out"), |mut command: Command| ended(command.arg(&base.crashed)));

@@ -1,4 +1,4 @@
-//! Runs of `innokit` that are killed, and what they leave.
+//! Kills runs of `innokit` and looks at what they leave.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,20 +9,20 @@ use crate::common::{Run, innokit};
 
 pub const UNFINISHED: &str = "innokit-recover.unfinished";
 pub const SHADOW: &str = "innokit-recover.shadow";
-/// How often to try to be faster than a run.
+/// Attempts to kill a run before it ends.
 const TRIES: u32 = 20;
 
-/// Whether a run has begun to make this copy, and has not finished it.
+/// Whether a run has begun this copy and not finished it.
 pub fn is_marked(dir: &Path) -> bool {
     dir.join(UNFINISHED).exists()
 }
 
-/// Whether a run in this directory has begun to change pages.
+/// Whether a run has begun to change pages in this directory.
 pub fn has_written(dir: &Path) -> bool {
     dir.join(SHADOW).metadata().is_ok_and(|shadow| shadow.len() > 0)
 }
 
-/// Starts `innokit` and kills it as soon as it is time. Whether the kill came before its end.
+/// Starts `innokit` and kills it once `is_time` says so. Returns whether the kill came before it ended.
 fn killed(mut command: Command, is_time: &dyn Fn() -> bool) -> bool {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("innokit runs");
     while !is_time() {
@@ -35,13 +35,13 @@ fn killed(mut command: Command, is_time: &dyn Fn() -> bool) -> bool {
     !child.wait().expect("ends").success()
 }
 
-/// Kills runs of `innokit` until one left what counts.
+/// Kills runs of `innokit` until one leaves what the test is about.
 pub fn killed_in_some_try(command: &dyn Fn() -> Command, is_time: &dyn Fn() -> bool, counts: &dyn Fn() -> bool) {
     let found = (0..TRIES).any(|_| killed(command(), is_time) && counts());
     assert!(found, "in {TRIES} runs, none was killed in time");
 }
 
-/// Asserts that no command uses the copy `out`, and that each says why.
+/// Asserts that every command refuses the copy `out` and says why.
 pub fn is_refused_as_unfinished(folder: &Path, out: &str) {
     let run = |words: &[&str]| ended(innokit().args(words).current_dir(folder));
     let uses: [&[&str]; 5] = [
@@ -61,7 +61,7 @@ pub fn is_refused_as_unfinished(folder: &Path, out: &str) {
     }
 }
 
-/// Asserts that the run says that its target is what an interrupted run left.
+/// Asserts that the run refuses its target as left by an interrupted run.
 pub fn names_the_leftover(run: &Run) {
     let says = ["the directory is not empty", "an interrupted innokit left an unfinished copy here", UNFINISHED];
     let said = format!("{}{}", run.text, run.errors);

@@ -1,4 +1,4 @@
-//! Loads that run until they are told to stop, and that a test can hold for a moment.
+//! Loads that run until they are stopped, and that a test can pause.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -8,10 +8,10 @@ use std::time::Duration;
 use super::Server;
 use super::session::Session;
 
-/// Statements pass through it, but not while it is closed.
+/// A gate that statements pass through unless it is closed.
 #[derive(Default)]
 pub struct Gate {
-    /// Whether it is closed, and how many statements have passed and are not done.
+    /// Whether it is closed, and how many statements that passed are still running.
     state: Mutex<(bool, u32)>,
     changed: Condvar,
 }
@@ -29,7 +29,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Closes it, and returns once all statements that have passed are done.
+    /// Closes it, and returns once no statement is running.
     pub fn close(&self) {
         let mut state = self.state.lock().expect("whole");
         state.0 = true;

@@ -24,7 +24,7 @@ pub const COLUMNS: &str = "id BIGINT AUTO_INCREMENT PRIMARY KEY, a INT, b VARCHA
 /// MySQL lacks MariaDB's sequence tables.
 const NUMBERS_OF_MYSQL: &str = "(WITH RECURSIVE seq_to_3000 (seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM seq_to_3000 WHERE seq < 3000) \
                                 SELECT /*+ SET_VAR(cte_max_recursion_depth = 3000) */ seq FROM seq_to_3000) AS numbers";
-/// Rounds of the load: enough to outlast the backups.
+/// Rounds of the load: enough to outlast every backup.
 pub const ROUNDS: u32 = 10_000;
 /// Changes pages of these tables and has them written: an increment holds only what is on disk, and a busy server writes when it likes.
 pub const WRITTEN: &str = "USE shop; LOCK TABLES a WRITE, b WRITE; UPDATE a SET a = a + 1; UPDATE b SET a = a + 1; UNLOCK TABLES; \
@@ -51,7 +51,7 @@ impl Server {
         Self::start_in(folder, kind, &[])
     }
 
-    /// A server with these options, in a folder that holds the files they name.
+    /// A server with these options, in a folder that holds the files that they name.
     pub fn start_in(folder: TempDir, kind: &'static str, more: &[String]) -> Self {
         let is_mysql = kind == "mysql";
         // MySQL always has two undo tablespaces.
@@ -133,7 +133,7 @@ impl Server {
             self.script_on(name, "sql", &["-N"], &questions)
         };
         let started = Instant::now();
-        // While a server still purges, its check may count entries that disappear at that moment.
+        // CHECK TABLE may count entries that purge removes at that moment, so wait for purge to end.
         loop {
             let checked = ask(&|table| format!("CHECK TABLE {table} EXTENDED;"));
             let unsound: Vec<&str> = checked.lines().filter(|line| !line.ends_with("\tOK")).collect();
@@ -241,7 +241,7 @@ impl Server {
     pub fn back_up(&self, name: &str, options: &[&str]) -> Vec<u8> {
         let socket = self.socket().display().to_string();
         let mut said = String::new();
-        // Beside DDL the tool itself gives up now and then, which is not what we test.
+        // With DDL running, the tool itself fails now and then. That is not what we test.
         for _ in 0..TRIES {
             let mut command = self.command(&["--no-defaults", "--backup", "--user=root"]);
             command.arg(format!("--socket={socket}")).arg(format!("--datadir={}", self.data().display()));
@@ -351,7 +351,7 @@ pub fn is_well(server: &Server, name: &str) {
     is_well_with(server, name, &[]);
 }
 
-/// Asserts that checks find nothing in a prepared backup, except rows of open transactions: the load may have been within one.
+/// Asserts that checks find nothing in a prepared backup, except rows of open transactions: the load may have been inside one.
 pub fn is_well_with(server: &Server, name: &str, options: &[&str]) {
     for words in [&["check"][..], &["table", "check"]] {
         let output = innokit().args(words).arg("--json").args(options).arg(server.of(name)).output();
@@ -365,7 +365,7 @@ pub fn is_well_with(server: &Server, name: &str, options: &[&str]) {
     }
 }
 
-/// Asserts that all findings worse than a notice are undecided ones for which `is_one` holds, or that there are none.
+/// Asserts that every finding worse than a notice is undecided and satisfies `is_one`.
 pub fn says_only(document: &Value, status: i32, is_one: impl Fn(&Value) -> bool, what: &str) {
     let findings = document["findings"].as_array().expect("findings").iter();
     let findings = findings.filter(|finding| finding["severity"] != "notice");

@@ -13,7 +13,7 @@ use crate::common::repository;
 /// Time limit for a replica to catch up, seconds.
 pub const CATCH_UP_MAX: u32 = 300;
 
-/// Opens a port that leads to the primary's socket: the servers listen only on sockets, and replicas connect only to ports.
+/// Opens a port that forwards to the primary's socket: our servers listen only on sockets, and replicas connect only to ports.
 pub fn port_to(socket: PathBuf) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let port = listener.local_addr().expect("bound").port();
@@ -49,7 +49,7 @@ impl<'s> Replica<'s> {
         let replica = Self { server, name };
         let id = format!("--server-id={id}");
         let of_primary = server.options.iter().map(String::as_str);
-        // If an option is given twice, the later one holds.
+        // If an option is given twice, the later one wins.
         let options: Vec<&str> = of_primary.chain([id.as_str(), "--log-bin=replica"]).collect();
         server.script_on(name, "start", &options, "");
         server.script_on(name, "sql", &[], follow);

@@ -1,4 +1,4 @@
-//! A tablespace in memory whose pages can be broken, with checksums that are right all the same.
+//! A tablespace in memory whose pages a test can break and reseal with correct checksums.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
@@ -17,7 +17,7 @@ pub struct Ibd {
 }
 
 impl Ibd {
-    /// The tablespace as its server left it, which describes its table itself (MySQL).
+    /// The tablespace as its server left it. Its SDI describes the table (MySQL).
     pub fn new(bytes: Vec<u8>) -> Self {
         let dir = tempfile::TempDir::new().expect("a directory");
         let path = dir.path().join("sound.ibd");
@@ -25,7 +25,7 @@ impl Ibd {
         Self::at(&path)
     }
 
-    /// The tablespace in this file, described there or beside it.
+    /// The tablespace in this file, described by its SDI or by the `.frm` file beside it.
     pub fn at(path: &Path) -> Self {
         let bytes = std::fs::read(path).expect("a file");
         let format = SpaceFormat::from_page0(&bytes).expect("a tablespace");
@@ -68,7 +68,7 @@ impl Ibd {
         let mut links = BTreeMap::new();
         for number in 0..self.pages() {
             let Ok(page) = IndexPage::parse(self.stored(number), &self.format) else { continue };
-            // Freed pages keep what was on them.
+            // Freed pages keep their content, so ask the extent descriptors.
             if page.index_id() == id && page.level() == level && !self.is_free(number) {
                 links.insert(page.prev().map(|prev| prev.0), number);
             }
@@ -80,7 +80,7 @@ impl Ibd {
         chain
     }
 
-    /// The leaves of an index in the order of their keys.
+    /// The leaves of an index in key order.
     pub fn leaves(&self, index: &str) -> Vec<u32> {
         self.pages_at(index, 0)
     }
@@ -90,13 +90,13 @@ impl Ibd {
         self.pages_at(index, 1)[0]
     }
 
-    /// The origins of a page's records.
+    /// The origins (byte offsets) of a page's records.
     pub fn records(&self, number: u32) -> Vec<usize> {
         let page = IndexPage::parse(self.stored(number), &self.format).expect("an index page");
         page.records().map(|record| usize::from(record.expect("a record").origin())).collect()
     }
 
-    /// Page and byte of the inode of an index's segment: that of its leaves, or the other one.
+    /// Page and byte offset of the inode of an index's leaf segment or non-leaf segment.
     pub fn inode(&self, index: &str, leaves: bool) -> (u32, usize) {
         let page = IndexPage::parse(self.stored(self.root(index)), &self.format).expect("an index page");
         let (leaf, top) = page.segments().expect("segments");
@@ -104,21 +104,21 @@ impl Ibd {
         (header.inode.page_no.0, usize::from(header.inode.offset))
     }
 
-    /// Whether the page lies in an extent whose pages are given out one by one, and some are free.
+    /// Whether the page is in a fragment extent that still has free pages.
     pub fn gives_single_pages(&self, number: u32) -> bool {
         let extent = self.format.extent_pages();
         let entry = 150 + (number / extent) as usize * (24 + extent as usize / 4);
         self.bytes[entry + 20..entry + 24] == [0, 0, 0, 2]
     }
 
-    /// Whether the extent descriptors have the page as free.
+    /// Whether the extent descriptors mark the page as free.
     pub fn is_free(&self, number: u32) -> bool {
         let extent = self.format.extent_pages();
         let entry = 150 + (number / extent) as usize * (24 + extent as usize / 4) + 24;
         self.bytes[entry + (number % extent / 4) as usize] >> (2 * (number % 4)) & 1 == 1
     }
 
-    /// Marks a page as free, or as used, in the extent descriptors of the first extents.
+    /// Marks a page as free or used in the extent descriptors of the first extents.
     pub fn set_free(&mut self, number: u32, free: bool) {
         let extent = self.format.extent_pages();
         let entry = 150 + (number / extent) as usize * (24 + extent as usize / 4) + 24;
@@ -127,7 +127,7 @@ impl Ibd {
         *byte = if free { *byte | 1 << bit } else { *byte & !(1 << bit) };
     }
 
-    /// The bytes, with the checksums of all pages that were changed made right.
+    /// The bytes, with the checksums of all changed pages recomputed.
     pub fn sealed(mut self) -> Vec<u8> {
         let (size, format) = (self.size(), self.format);
         for (page, before) in self.bytes.chunks_exact_mut(size).zip(self.original.chunks_exact(size)) {
@@ -139,7 +139,7 @@ impl Ibd {
     }
 }
 
-/// Makes the checksum of a page right.
+/// Recomputes the checksum of a page.
 pub fn seal(page: &mut [u8], format: &SpaceFormat) {
     let algorithm = if format.scheme() == Scheme::FullCrc32 { Algorithm::FullCrc32 } else { Algorithm::Crc32 };
     let lsn = Lsn(u64::from_be_bytes(page[16..24].try_into().expect("8 bytes")));

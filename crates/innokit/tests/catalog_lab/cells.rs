@@ -1,5 +1,5 @@
-//! Every kind of file, and every way to lose it: the cells of the matrix. `cells.tsv` records what innokit and the server said about each.
-//! The test holds that the two agree.
+//! The matrix of every kind of file and every way to lose it. `cells.tsv` records what innokit and the server said about each cell, and the
+//! test checks that they agree.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::fs;
@@ -86,7 +86,7 @@ impl Cell {
             "truncated" => cut(&path),
             _ => {
                 let name = path.file_name().expect("a name").to_string_lossy().into_owned();
-                // As people put files aside: under another name, with the same extension.
+                // Set aside as people do it: under another name with the same extension.
                 fs::rename(&path, path.with_file_name(format!("old_{name}"))).expect("moved");
             }
         }

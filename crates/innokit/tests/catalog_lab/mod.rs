@@ -1,4 +1,4 @@
-//! Datadirs that real servers write, in three ages and by two servers, to take files from; the server is the judge.
+//! Datadirs of real servers, in three ages and by two servers, to take files from. The server is the judge.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
@@ -22,22 +22,22 @@ pub enum Age {
     Now,
     /// After more of these statements.
     New,
-    /// Another server's, with the same names.
+    /// Another server's, with tables of the same names.
     Other,
 }
 
-/// How a server takes a datadir.
+/// A server's verdict on a datadir.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Judge {
-    /// Starts, and every table can be read and written.
+    /// It starts, and every table can be read and written.
     Fine,
-    /// Starts, but a statement fails.
+    /// It starts, but a statement fails.
     Hurt,
-    /// Does not start.
+    /// It does not start.
     Refuses,
 }
 
-/// Everything that the rows of one server need.
+/// Everything needed to try the rows on one server.
 pub struct Lab {
     pub kind: &'static str,
     folder: TempDir,

@@ -1,4 +1,4 @@
-//! The ways to damage a datadir, or not to, each with what innokit should say about it and how the servers take it.
+//! Ways to damage a datadir or leave it intact, each with the expected words of innokit and the servers' verdict.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ pub struct Word {
     pub reasons: &'static [&'static str],
 }
 
-/// A way to damage a datadir, or not to.
+/// A way to damage a datadir or to leave it intact.
 pub struct Row {
     pub name: &'static str,
     pub act: fn(&Lab, &Path),

@@ -1,4 +1,4 @@
-//! A real S3 server over a directory of its own, and a proxy that spoils connections to it.
+//! A real S3 server over a directory of its own, and a proxy that breaks connections to it.
 
 use std::cell::Cell;
 use std::fs;
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use crate::common::{Dir, Run, innokit};
 use crate::listener::{self, Listener, free_port};
 
-/// A busy machine starts a server slowly.
+/// Generous, because a busy machine starts a server slowly.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The folder of the programs, which the script builds.
+/// The folder of programs that the script builds.
 fn programs() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| listener::programs("install-cloud.sh", "cloud"))
@@ -27,7 +27,7 @@ fn start(command: impl Fn(u16) -> Command) -> Listener {
     Listener::start(command, is_up, (PATIENCE, Duration::from_millis(20)))
 }
 
-/// The accounts: one may do everything, the other what policies allow.
+/// The accounts: the owner may do everything, the guest only what policies allow.
 const OWNER: (&str, &str) = ("owner", "ownersecret");
 pub const READER: (&str, &str) = ("reader", "readersecret");
 
@@ -36,7 +36,7 @@ pub struct Lab {
     pub dir: Dir,
     server: Listener,
     proxy: Option<(Listener, u16)>,
-    /// Lines of the access log that are already counted.
+    /// Lines of the access log that have been counted.
     counted: Cell<usize>,
     scheme: &'static str,
 }
@@ -74,14 +74,14 @@ impl Lab {
             if scheme == "https" {
                 command.arg("--cert").arg(at("cert.pem")).arg("--key").arg(at("key.pem"));
             }
-            // It keeps its notes on objects in files, because not every file system has extended attributes.
+            // Object metadata goes to files, because not every file system has extended attributes.
             command.args(["posix", "--bucketlinks", "--sidecar"]).arg(at("notes")).arg(at("buckets"));
             command
         });
         Self { dir, server, proxy: None, counted: Cell::new(0), scheme }
     }
 
-    /// Puts a proxy in front of the server: innokit's requests go through it from now on.
+    /// Puts a proxy in front of the server. From here on, innokit's requests go through it.
     pub fn proxied(mut self) -> Self {
         let toxiproxy = start(|port| {
             let mut command = Command::new(programs().join("toxiproxy"));
@@ -103,7 +103,7 @@ impl Lab {
         curl(&["-d", &words.to_string(), &format!("http://127.0.0.1:{}{path}", proxy.port)]);
     }
 
-    /// Spoils the server's answers in a fraction `share` of the connections.
+    /// Corrupts the server's responses on a fraction `share` of the connections.
     pub fn spoil(&self, kind: &str, share: f64, attributes: Value) {
         let toxic =
             json!({"name": kind, "type": kind, "stream": "downstream", "toxicity": share, "attributes": attributes});
@@ -115,13 +115,13 @@ impl Lab {
         self.tell_proxy("/proxies/s3", &json!({"enabled": false}));
     }
 
-    /// The server's own URL, past the proxy.
+    /// The server's own URL, bypassing the proxy.
     fn server_url(&self) -> String {
         let host = if self.scheme == "https" { "localhost" } else { "127.0.0.1" };
         format!("{}://{host}:{}", self.scheme, self.server.port)
     }
 
-    /// The URL at which innokit finds the server.
+    /// The URL that innokit uses.
     pub fn url(&self) -> String {
         match &self.proxy {
             Some((_, port)) => format!("http://127.0.0.1:{port}"),
@@ -129,7 +129,7 @@ impl Lab {
         }
     }
 
-    /// Sends a request as the owner, past the proxy.
+    /// Sends a request as the owner, bypassing the proxy.
     fn ask(&self, arguments: &[&str], path: &str) {
         let user = format!("{}:{}", OWNER.0, OWNER.1);
         let certificate = self.dir.path().join("cert.pem");
@@ -144,7 +144,7 @@ impl Lab {
         curl(&all);
     }
 
-    /// Uploads an object, so that it has an ETag.
+    /// Uploads an object through the server, so it has an ETag.
     pub fn put(&self, key: &str, bytes: &[u8]) {
         let file = self.dir.file("upload", bytes);
         self.ask(&["-T", file.to_str().expect("UTF-8")], &format!("lab/{}", key.replace(' ', "%20")));
@@ -154,7 +154,7 @@ impl Lab {
         self.ask(&["-X", "DELETE"], &format!("lab/{key}"));
     }
 
-    /// Allows the other account, or everyone, what the statements say.
+    /// Grants the guest, or everyone, what the policy statements say.
     pub fn allow(&self, statements: &[(&str, &str, &str)]) {
         let statement = |(who, action, resource): &(&str, &str, &str)| {
             let resource = format!("arn:aws:s3:::{resource}");
@@ -170,12 +170,12 @@ impl Lab {
         std::os::unix::fs::symlink(folder, self.dir.path().join("buckets").join(name)).expect("a link");
     }
 
-    /// The folder of the bucket: files put here have no ETag.
+    /// The bucket's folder. Files put here directly have no ETag.
     pub fn folder(&self) -> PathBuf {
         self.dir.path().join("buckets/lab")
     }
 
-    /// `innokit`, with this server's address and the owner's keys, and none of the machine's own settings.
+    /// `innokit` with this server's address and the owner's keys, shielded from the machine's own settings.
     pub fn innokit(&self) -> Command {
         self.innokit_as(OWNER)
     }
@@ -198,7 +198,7 @@ impl Lab {
         Run::of(&self.innokit().args(arguments).output().expect("innokit runs"))
     }
 
-    /// Requests that the server has served since the last call: reads of objects, and all others.
+    /// Requests served since the last call: object reads, and all others.
     pub fn requests(&self) -> (usize, usize) {
         let log = fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().skip(self.counted.get()).collect();

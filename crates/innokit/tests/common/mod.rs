@@ -1,4 +1,4 @@
-//! Shared by the tests of the command: ways to run it, and real tablespaces to run it on.
+//! Shared by the tests of the command: helpers to run it, and real tablespaces to run it on.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
@@ -89,7 +89,7 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The folder of datadirs written by real servers, including encrypted and page-compressed ones. `make test` says where it is.
+/// The folder of datadirs written by real servers, including encrypted and page-compressed ones. `make test` sets its path.
 pub fn all_datadirs() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -179,7 +179,7 @@ pub fn reasons(document: &Value) -> Vec<&str> {
     findings.iter().map(|finding| finding["reason"].as_str().expect("a reason")).collect()
 }
 
-/// A number of the totals.
+/// One of the totals.
 pub fn total(document: &Value, name: &str) -> u64 {
     document["totals"][name].as_u64().unwrap_or_else(|| panic!("no total {name}"))
 }
@@ -207,7 +207,7 @@ impl Entry {
         list.iter().filter_map(|number| u64::try_from(number.as_integer()?).ok()).collect()
     }
 
-    /// The file, unpacked, with its checksum compared with the manifest's.
+    /// The unpacked file; its checksum must match the manifest.
     pub fn bytes(&self) -> Vec<u8> {
         use sha2::{Digest, Sha256};
         let bytes = fixture(&self.name);

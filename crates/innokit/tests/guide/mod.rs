@@ -1,8 +1,8 @@
-//! Fenced blocks of a guide, and what the HTML comment above each says about it.
+//! Fenced blocks of a guide, and the HTML comment above each.
 //!
-//! A block without a language, or marked `console`, holds commands. Lines that begin with `$ ` are commands and the lines below each are
-//! what it prints, on both outputs; in a block without any `$ ` every line is a command, up to three spaces, which begin its description,
-//! and only its exit status is compared. Two comments say more:
+//! A block without a language, or marked `console`, contains commands. Lines that begin with `$ ` are commands, and the lines below each
+//! are its output, standard error included. In a block without any `$ ` every line is a command, three spaces begin its description, and
+//! only its exit status is compared. Two comments say more:
 //!
 //! ```text
 //! <!-- not run: why -->
@@ -18,10 +18,10 @@
 //! -->
 //! ```
 //!
-//! Every block of commands has one of the two, or is a session that needs no files.
+//! Every block of commands has one of the two, or needs no files.
 //!
-//! What varies from run to run may differ: times (`0.03 s`), rates (`382.3 MB/s`, `5,000 rows/s`) and `0% I/O wait`. `...` alone on a line stands for any lines,
-//! `…` within one for any text.
+//! Times (`0.03 s`), rates (`382.3 MB/s`, `5,000 rows/s`) and `0% I/O wait` may differ. `...` alone on a line matches any lines, `…` within
+//! a line any text.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
@@ -31,7 +31,7 @@ use std::process::Command;
 use crate::broken_table::Ibd;
 use crate::common::{Dir, all_datadirs, fixture, repository};
 
-/// Folders that guides name by their whole path. In a test they lie below its own folder.
+/// Folders that guides name by absolute path. In a test they are below its own folder.
 const OUTSIDE: [&str; 4] = ["/var/lib/", "/mnt/", "/srv/", "/backup/"];
 
 /// A fenced block.
@@ -45,7 +45,7 @@ pub struct Block {
     comment: Vec<String>,
 }
 
-/// A command and the lines it is said to print; nothing is said of them in a block without `$ `.
+/// A command and its expected lines; none are given in a block without `$ `.
 pub struct Step {
     command: String,
     prints: Option<Vec<String>>,
@@ -100,28 +100,28 @@ fn blocks_of(name: &str, text: &str) -> Vec<Block> {
 }
 
 impl Block {
-    /// Whether it holds commands, rather than a program or a file of settings.
+    /// Whether it contains commands, rather than a program or a settings file.
     pub fn is_of_commands(&self) -> bool {
         ["", "console", "sh"].contains(&self.language.as_str())
     }
 
-    /// Why it is not run, where the guide says so.
+    /// Why it is not run, if the guide says so.
     pub fn excuse(&self) -> Option<&str> {
         self.comment.first()?.strip_prefix("not run:").map(str::trim)
     }
 
-    /// What is to be there before it runs.
+    /// What must exist before it runs.
     fn preparations(&self) -> impl Iterator<Item = &str> {
         let run = self.comment.first().is_some_and(|line| line == "run" || line.starts_with("run "));
         self.comment.iter().map(|line| line.strip_prefix("run").unwrap_or(line).trim()).filter(move |_| run)
     }
 
-    /// Whether a comment of ours stands above it.
+    /// Whether it has one of the two comments.
     pub fn is_prepared(&self) -> bool {
         self.comment.first().is_some_and(|line| line == "run" || line.starts_with("run "))
     }
 
-    /// Whether it reads what real servers wrote.
+    /// Whether it reads datadirs of real servers.
     pub fn needs_servers(&self) -> bool {
         self.preparations().any(|line| line.starts_with("datadir "))
     }
@@ -156,7 +156,7 @@ impl Block {
         self.steps().iter().filter_map(differs).collect()
     }
 
-    /// Makes the files that its comment asks for.
+    /// Creates the files that its comment asks for.
     fn prepare(&self, dir: &Dir) -> Wanted {
         let (mut wanted, mut last) = (Wanted::default(), PathBuf::new());
         for line in self.preparations().filter(|line| !line.is_empty()) {
@@ -183,7 +183,7 @@ impl Block {
     }
 }
 
-/// What every command of a block is to end with, and how exactly it is compared.
+/// The expected exit status of every command in a block, and how exactly output is compared.
 #[derive(Default, Clone, Copy)]
 struct Wanted {
     exit: i32,
@@ -244,7 +244,7 @@ impl Step {
     }
 }
 
-/// Without empty lines at the end: a guide may part two commands by one.
+/// Without empty lines at the end: a guide may separate two commands by one.
 fn trimmed(lines: &[String]) -> &[String] {
     let full = lines.iter().rposition(|line| !line.trim().is_empty()).map_or(0, |last| last + 1);
     &lines[..full]
@@ -261,7 +261,7 @@ fn numberless(lines: &[String]) -> Vec<String> {
     lines.iter().map(|line| line.split(' ').map(word).collect::<Vec<_>>().join(" ")).collect()
 }
 
-/// Whether lines are those that a guide shows, by the rules at the head of this file.
+/// Whether the lines match those in a guide, by the rules in this module's documentation.
 pub fn agree(shown: &[String], printed: &[String]) -> bool {
     match (shown, printed) {
         ([], []) => true,
@@ -286,7 +286,7 @@ fn same(shown: &str, printed: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// The line with `#` in place of times and rates, and, where there were any, single spaces: columns move with their widths.
+/// The line with `#` in place of times and rates. If there were any, runs of spaces become one: columns move with the widths.
 fn steady(line: &str) -> String {
     const UNITS: [&str; 7] = ["s", "B/s", "kB/s", "MB/s", "GB/s", "rows/s", "I/O"];
     let words: Vec<&str> = line.split(' ').filter(|word| !word.is_empty()).collect();
@@ -302,7 +302,7 @@ fn steady(line: &str) -> String {
     if !(0..words.len()).any(varies) {
         return line.trim_end().to_owned();
     }
-    // A faster machine shows a larger unit for the same rate.
+    // A faster machine may show a larger unit.
     let is_rate = |at: usize| at > 0 && varies(at - 1) && words[at].contains("B/s");
     let word = |at: usize| match () {
         () if varies(at) => "#",

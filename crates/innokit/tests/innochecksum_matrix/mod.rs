@@ -1,4 +1,4 @@
-//! The files and the runs of the comparison with MySQL's `innochecksum`.
+//! The files and runs that are compared with MySQL's `innochecksum`.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -9,11 +9,11 @@ use std::process::{Command, Stdio};
 
 use crate::common::{self, Dir, all_datadirs, fixture, repository};
 
-/// A file to look at.
+/// An input file.
 pub struct Case {
-    /// What it is, for messages and for the table of differences.
+    /// Its description, for messages and for the table of differences.
     pub name: String,
-    /// What it is called where the tools see it; names matter for doublewrite files.
+    /// Its file name as the tools see it, which matters for doublewrite files.
     file: String,
     bytes: Vec<u8>,
 }
@@ -29,7 +29,7 @@ impl Case {
     }
 }
 
-/// Every fixture but the largest, files that real servers left in datadirs, and files that no server writes.
+/// Every fixture except the largest, files from real datadirs, and files that no server writes.
 pub fn cases() -> Vec<Case> {
     let folders = ["mysql-9.7", "mariadb-10.11", "broken"];
     let names = folders.iter().flat_map(|folder| common::manifest(folder)).map(|entry| entry.name);
@@ -75,8 +75,7 @@ fn put(bytes: &mut [u8], page: usize, offset: usize, value: &[u8]) {
     bytes[page * PAGE + offset..][..value.len()].copy_from_slice(value);
 }
 
-/// A sound tablespace whose pages from the sixth on carry no checksums (which their server accepts), so that a test can write
-/// into them.
+/// An intact tablespace whose pages from the sixth on have no checksums (which its server accepts), so a test can write into them.
 fn unchecked() -> Vec<u8> {
     let mut bytes = fixture("mysql-9.7/dynamic-16k.ibd");
     for page in 5..20 {
@@ -110,7 +109,7 @@ fn made() -> Vec<Case> {
     ]
 }
 
-/// Pages of every type that the summary knows, and of some that it does not.
+/// Pages of every type that the summary knows, and of some unknown ones.
 fn types() -> Vec<u8> {
     let mut bytes = unchecked();
     let numbers = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 18];
@@ -127,7 +126,7 @@ fn types() -> Vec<u8> {
     bytes
 }
 
-/// Undo pages of all types and states, and of some that there are not.
+/// Undo pages of all types and states, and of some undefined ones.
 fn undo_states() -> Vec<u8> {
     let mut bytes = unchecked();
     for (page, number) in (5..20).zip(0_u16..) {
@@ -159,7 +158,7 @@ fn stored_checksums() -> Vec<u8> {
     bytes
 }
 
-/// Pages of zeros but for one byte.
+/// Pages of zeros with one other byte.
 fn nearly_zero() -> Vec<u8> {
     let mut bytes = fixture("mysql-9.7/dynamic-16k.ibd");
     bytes.truncate(PAGE);
@@ -199,7 +198,7 @@ fn doublewrite_area() -> Vec<u8> {
     bytes
 }
 
-/// A doublewrite file: copies of pages of several tablespaces, of which one is stale and torn.
+/// A doublewrite file with copies of pages of several tablespaces, one of them stale and torn.
 fn copies() -> Vec<u8> {
     let (dynamic, updated) = (fixture("mysql-9.7/dynamic-16k.ibd"), fixture("mysql-9.7/system-16k.ibd"));
     let mut bytes = [&dynamic[4 * PAGE..9 * PAGE], &updated[5 * PAGE..8 * PAGE], &dynamic[..PAGE]].concat();
@@ -207,14 +206,14 @@ fn copies() -> Vec<u8> {
     bytes
 }
 
-/// A plain page that calls itself compressed.
+/// A plain page whose header says that it is compressed.
 fn not_compressed() -> Vec<u8> {
     let mut bytes = fixture("mysql-9.7/dynamic-16k.ibd");
     put(&mut bytes, 7, 24, &14_u16.to_be_bytes());
     bytes
 }
 
-/// Two pages that changed places.
+/// Two swapped pages.
 fn misplaced(mut bytes: Vec<u8>) -> Vec<u8> {
     let sixth = bytes[6 * PAGE..7 * PAGE].to_vec();
     bytes.copy_within(7 * PAGE..8 * PAGE, 6 * PAGE);
@@ -222,7 +221,7 @@ fn misplaced(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Whose program is run.
+/// Which program is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tool {
     /// `innokit innochecksum`.
@@ -252,24 +251,24 @@ impl Tool {
     }
 }
 
-/// What a run left behind.
+/// The outcome of a run.
 #[derive(PartialEq, Eq)]
 pub struct Observed {
     /// Exit status.
     pub status: Option<i32>,
-    /// Ended by a signal.
+    /// Killed by a signal.
     pub crashed: bool,
     /// `stdout`, `stderr`, and every file in the directory.
     parts: BTreeMap<String, Vec<u8>>,
 }
 
 impl Observed {
-    /// One part, as text; empty if there is none.
+    /// One of them as text; empty if it does not exist.
     pub fn text(&self, part: &str) -> String {
         self.parts.get(part).map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
     }
 
-    /// A few words on the first part that differs.
+    /// A short description of the first difference.
     pub fn first_difference(&self, other: &Self) -> String {
         let names = self.parts.keys().chain(other.parts.keys());
         let Some(name) = names.clone().find(|name| self.parts.get(*name) != other.parts.get(*name)) else {
@@ -288,7 +287,7 @@ impl Observed {
     }
 }
 
-/// Runs a tool on a case, in a directory of its own.
+/// Runs a tool on a case in a new directory.
 pub fn observe(tool: Tool, case: &Case, options: &[&str]) -> Observed {
     let dir = Dir::new();
     dir.file(&case.file, &case.bytes);
@@ -298,7 +297,7 @@ pub fn observe(tool: Tool, case: &Case, options: &[&str]) -> Observed {
     }
 }
 
-/// Runs a tool with a whole command line, in which FILE is a damaged tablespace, GOOD a sound one and `directory` one.
+/// Runs a tool with a whole command line, in which FILE is a damaged tablespace, GOOD an intact one and `directory` a directory.
 pub fn command_line(tool: Tool, words: &[&str]) -> Observed {
     let dir = Dir::new();
     let good = fixture("mysql-9.7/dynamic-16k.ibd");
@@ -309,7 +308,7 @@ pub fn command_line(tool: Tool, words: &[&str]) -> Observed {
     run(tool, dir.path(), words, &[], stdin)
 }
 
-/// Runs a tool in `dir` and gathers what it left there.
+/// Runs a tool in `dir` and collects what it leaves there.
 pub fn run(tool: Tool, dir: &Path, options: &[&str], files: &[&str], stdin: Option<&[u8]>) -> Observed {
     let mut command = tool.command();
     command.current_dir(dir).args(options).args(files).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -318,7 +317,7 @@ pub fn run(tool: Tool, dir: &Path, options: &[&str], files: &[&str], stdin: Opti
     let pipe = child.stdin.take().zip(stdin);
     let output = std::thread::scope(|scope| {
         scope.spawn(|| {
-            // A tool that has seen enough closes its end.
+            // A tool may close its input early.
             if let Some((mut pipe, bytes)) = pipe {
                 drop(pipe.write_all(bytes));
             }
@@ -340,7 +339,7 @@ pub fn run(tool: Tool, dir: &Path, options: &[&str], files: &[&str], stdin: Opti
     Observed { status, crashed: status.is_none(), parts }
 }
 
-/// Without the folder in which the program lies, and without what a shell says of a crash.
+/// Without the program's folder, and without what a shell prints about a crash.
 fn own_name(text: &[u8]) -> Vec<u8> {
     let Ok(text) = std::str::from_utf8(text) else {
         return text.to_vec();
@@ -352,7 +351,7 @@ fn own_name(text: &[u8]) -> Vec<u8> {
     text.split_inclusive(' ').map(word).collect::<String>().into_bytes()
 }
 
-/// Lines of progress come by the clock.
+/// Progress lines depend on the clock.
 fn without_progress(log: &[u8]) -> Vec<u8> {
     let is_progress = |line: &[u8]| line.starts_with(b"page ") && line.ends_with(b"done\n");
     log.split_inclusive(|&byte| byte == b'\n').filter(|line| !is_progress(line)).flatten().copied().collect()

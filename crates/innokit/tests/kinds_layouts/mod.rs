@@ -1,31 +1,31 @@
-//! How servers store pages: for each way the bytes that matter and those that do not, and the files where such pages are.
+//! The ways in which servers store pages: which bytes matter in each, which do not, and which files have such pages.
 #![allow(clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::ops::Range;
 
-/// A way of storing a page: which pages are stored so, and which of their bytes matter.
+/// A way of storing a page: which pages use it, and which of their bytes matter.
 pub struct Layout {
-    /// Whether the page is stored so.
+    /// Whether the page is stored this way.
     pub is: fn(&[u8]) -> bool,
-    /// First byte of what is stored behind the header.
+    /// Offset of the stored data after the header.
     pub start: usize,
-    /// The byte after what is stored.
+    /// End offset of the stored data.
     pub end: fn(&[u8]) -> usize,
     /// Bytes of the header that matter.
     header: &'static [usize],
-    /// Bytes that name a key or an algorithm: changed, they name one that is not known here. The page is not verifiable then.
+    /// Bytes that name a key or an algorithm. Changed, they name an unknown one, and the page cannot be verified.
     naming: &'static [usize],
-    /// Bytes that no checksum covers and that the server does not use. The first byte after `end` is one of them.
+    /// Bytes that no checksum covers and the server does not use. The byte at `end` is one of them.
     uncovered: &'static [usize],
-    /// Bytes in a row that are damaged behind the header: one where a checksum covers each of them.
+    /// How many consecutive bytes to damage after the header: one if a checksum covers every byte.
     run: usize,
 }
 
-/// Of a compressed stream alone one bit may be read by nobody: padding behind its end, a match that copies the same bytes from
-/// another place. Of four bytes in a row some are read.
+/// In a bare compressed stream, one changed bit may have no effect: it is padding, or it makes a match copy the same bytes from another
+/// place. Four consecutive bytes do have an effect.
 const STREAM: usize = 4;
 
-/// What a damaged byte is changed by.
+/// The mask that a damaged byte is XORed with.
 pub const FLIP: u8 = 0x40;
 
 pub fn u16_at(page: &[u8], at: usize) -> usize {
@@ -40,12 +40,12 @@ pub fn page_type(page: &[u8]) -> usize {
     u16_at(page, 24)
 }
 
-/// Bytes of a full_crc32 page that is page_compressed, which are the size in its type.
+/// Stored length of a page_compressed full_crc32 page, which its type field encodes, in bytes.
 fn full_size(page: &[u8]) -> usize {
     (page_type(page) & 0x7FFF) << 8
 }
 
-/// The checksums of old leave out bytes 26 to 37, of which the space id (34) is compared with the tablespace's.
+/// The old checksums leave out bytes 26 to 37. Of these, the space id (34) is compared with the tablespace's.
 const CLASSIC: Layout = Layout {
     is: |_| true,
     start: 38,
@@ -55,7 +55,7 @@ const CLASSIC: Layout = Layout {
     uncovered: &[26, 29, 33],
     run: 1,
 };
-/// That of compressed row formats also leaves out the LSN, of which there is no second copy.
+/// That of compressed row formats also leaves out the LSN, and stores no second copy of it.
 const ZIP: Layout = Layout { header: &[0, 4, 8, 12, 24, 34], uncovered: &[16, 23, 26, 29, 33], ..CLASSIC };
 /// That of full_crc32 leaves out nothing.
 const FULL: Layout = Layout {
@@ -64,9 +64,9 @@ const FULL: Layout = Layout {
     uncovered: &[],
     ..CLASSIC
 };
-/// It lies over the encrypted bytes.
+/// It covers the encrypted bytes.
 pub const FULL_ENCRYPTED: Layout = Layout { is: |page| u32_at(page, 0) > 0 && page_type(page) & 0x8000 == 0, ..FULL };
-/// ... and over the compressed ones.
+/// It covers the compressed bytes too.
 const FULL_COMPRESSED: Layout = Layout {
     is: |page| u32_at(page, 0) == 0 && page_type(page) & 0x8000 > 0,
     start: 26,
@@ -78,7 +78,7 @@ const FULL_COMPRESSED: Layout = Layout {
 };
 pub const FULL_BOTH: Layout =
     Layout { is: |page| u32_at(page, 0) > 0 && page_type(page) & 0x8000 > 0, ..FULL_COMPRESSED };
-/// MySQL: the header is that of the page inside, whose checksum covers it; 26 to 33 describe the compression.
+/// MySQL: the header belongs to the compressed page, whose checksum covers it; 26 to 33 describe the compression.
 const MYSQL_COMPRESSED: Layout = Layout {
     is: |page| page_type(page) == 14,
     start: 38,
@@ -88,7 +88,7 @@ const MYSQL_COMPRESSED: Layout = Layout {
     uncovered: &[],
     run: STREAM,
 };
-/// MySQL: 28 and 29 keep the type of the page inside.
+/// MySQL: 28 and 29 hold the original page type.
 const MYSQL_ENCRYPTED: Layout = Layout {
     is: |page| page_type(page) == 15,
     header: &[0, 4, 8, 12, 16, 24, 28, 29, 34],
@@ -99,7 +99,8 @@ const MYSQL_ENCRYPTED_ZIP: Layout =
     Layout { header: &[0, 4, 8, 12, 24, 28, 29, 34], uncovered: &[16, 23, 26, 27, 30, 33], ..MYSQL_ENCRYPTED };
 const MYSQL_ENCRYPTED_RTREE: Layout = Layout { is: |page| page_type(page) == 17, ..MYSQL_ENCRYPTED };
 const MYSQL_BOTH: Layout = Layout { is: |page| page_type(page) == 16, ..MYSQL_COMPRESSED };
-/// MariaDB, compressed row formats too, since the encryption starts from the LSN: a checksum over the encrypted bytes at 30, besides those of the page inside at both ends.
+/// MariaDB: a checksum of the encrypted bytes at 30, besides those of the decrypted page at both ends. The same for compressed row formats,
+/// since decryption depends on the LSN.
 pub const MARIADB_ENCRYPTED: Layout = Layout {
     is: |page| u32_at(page, 26) > 0 && page_type(page) != 37401,
     header: &[0, 4, 8, 12, 16, 24, 30, 34],
@@ -107,8 +108,8 @@ pub const MARIADB_ENCRYPTED: Layout = Layout {
     uncovered: &[],
     ..CLASSIC
 };
-/// MariaDB: the whole page is inside, header and all; of the header outside only the number, the type, the algorithm and the
-/// length are used.
+/// MariaDB: the whole page is compressed, its header included. Of the outer header only the page number, type, algorithm and length are
+/// used.
 const MARIADB_COMPRESSED: Layout = Layout {
     is: |page| page_type(page) == 34354,
     start: 40,
@@ -129,7 +130,7 @@ pub const MARIADB_BOTH: Layout = Layout {
 };
 
 impl Layout {
-    /// The places to damage, and what must be said then.
+    /// The bytes to damage, and the expected verdict.
     pub fn places(&self, page: &[u8]) -> Vec<(Range<usize>, Said)> {
         let end = (self.end)(page);
         let inside = [self.start, self.start + (end - self.start) / 3, end - 9, end - self.run];
@@ -142,16 +143,16 @@ impl Layout {
     }
 }
 
-/// What `check` says of a page.
+/// The verdict of `check` on a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said {
     Damage,
-    /// Not page by page, but how many there are.
+    /// Reported as a count, not page by page.
     Undecided,
     Nothing,
 }
 
-/// A kind of page: where there are some. A `*` in the file's name stands for an id.
+/// A kind of page, and a file that has some. A `*` in the file's name stands for an id.
 pub struct Kind(pub &'static str, pub &'static str, pub &'static Layout, pub Option<usize>);
 
 /// Type of B-tree pages, etc.

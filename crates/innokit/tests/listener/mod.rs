@@ -1,4 +1,4 @@
-//! Programs that a script of the repository fetches or builds, and that listen on a port of this machine for a test.
+//! Programs that a script of this repository fetches or builds, and that listen on a local port for a test.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub fn programs(script: &str, name: &str) -> PathBuf {
     cache.unwrap_or_else(home).join(name)
 }
 
-/// A program that listens on a port of this machine, until the test ends.
+/// A program that listens on a local port until the test ends.
 pub struct Listener {
     child: Child,
     pub port: u16,

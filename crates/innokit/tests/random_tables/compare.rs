@@ -10,7 +10,7 @@ pub const COLUMNS: &str = "SELECT table_name, column_name, data_type, IFNULL(num
 #[derive(Clone, Copy, PartialEq)]
 enum Shown {
     Text,
-    /// With an exponent in more cases than in a SELECT.
+    /// A FLOAT or DOUBLE. INTO OUTFILE prints more of them with an exponent than SELECT does.
     Number,
     /// In hexadecimal, because INTO OUTFILE would convert the bytes.
     Hex,
@@ -47,7 +47,7 @@ pub fn tables(answer: &str) -> Vec<Table> {
 }
 
 impl Table {
-    /// The statement with which the server writes its rows.
+    /// The statement that makes the server write the rows to a file.
     pub fn outfile_statement(&self, path: &Path) -> String {
         let column = |(name, shown): &(String, Shown)| match shown {
             Shown::Text | Shown::Number => format!("`{name}`"),
@@ -61,7 +61,7 @@ impl Table {
         )
     }
 
-    /// Compares all rows, in whatever order they are. Returns the number of values.
+    /// Compares all rows in any order. Returns the number of values.
     pub fn compare(&self, shown: &Path, exported: &Path) -> usize {
         let key = self.columns.iter().position(|(name, _)| name == "id").expect("every table has one");
         let [mut shown, mut exported] = [shown, exported].map(|path| rows(&std::fs::read(path).expect("written")));
@@ -99,7 +99,7 @@ fn as_shown(value: &mut Option<Vec<u8>>, shown: Shown) {
     }
 }
 
-/// The values of a file that INTO OUTFILE, or `table export`, has written.
+/// The values in a file written by INTO OUTFILE or `table export`.
 fn rows(text: &[u8]) -> Vec<Values> {
     let (mut rows, mut row, mut value) = (Vec::new(), Vec::new(), Some(Vec::new()));
     let mut bytes = text.iter();

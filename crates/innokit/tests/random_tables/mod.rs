@@ -1,10 +1,11 @@
-//! Tables that nobody would think of: every type with random values, and columns that come, go and change while the rows do.
+//! Tables that nobody would think of: every type with random values, and columns that are added, dropped and changed between changes of
+//! rows.
 //!
 //! ```text
 //! seed -> statements -> a server -> SELECT … INTO OUTFILE, and its files -> `table export` -> compared value by value
 //! ```
 //!
-//! The same seed gives the same statements. Some fail, as a random ALTER may: what the server did is what counts.
+//! The same seed gives the same statements. A random ALTER may fail: what the server then shows is what counts.
 
 pub mod compare;
 mod values;
@@ -14,7 +15,7 @@ use std::fmt::Write;
 use flow::queue::sim::Random;
 use values::Column;
 
-/// Random choices, the same ones for the same seed.
+/// A random number generator with a fixed seed.
 pub struct Choices(Random);
 
 impl Choices {
@@ -42,13 +43,13 @@ impl Choices {
 const SETTINGS: &str = "CREATE DATABASE IF NOT EXISTS rnd; USE rnd; SET NAMES utf8mb4; SET time_zone = '+00:00';
     SET sql_mode = 'ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO';\n";
 const ROW_FORMATS: [&str; 5] = ["DYNAMIC", "DYNAMIC", "COMPACT", "REDUNDANT", "COMPRESSED KEY_BLOCK_SIZE=8"];
-/// Tables that share the columns of one seed: all in one would not fit a row.
+/// Number of tables that share the columns of one seed: all of them would not fit one row.
 const TABLES: usize = 4;
 const ROWS: usize = 80;
 /// Statements of a table that is altered.
 const STATEMENTS: usize = 60;
 
-/// Columns of every type, dealt out to a few tables, with random rows.
+/// A few tables with columns of every type between them, and random rows.
 pub fn every_type(kind: &str, seed: u64) -> String {
     let random = &mut Choices::new(seed);
     let mut sql = SETTINGS.to_owned();
@@ -57,7 +58,7 @@ pub fn every_type(kind: &str, seed: u64) -> String {
         let own: Vec<Column> = (0..columns.len().div_ceil(TABLES - table))
             .map(|_| columns.swap_remove(random.below(columns.len())))
             .collect();
-        // Of a compressed table MariaDB compresses no column once more.
+        // MariaDB allows no compressed column in a compressed table.
         let format = match own.iter().any(|column| column.declared.contains("COMPRESSED")) {
             true => "DYNAMIC",
             false => random.pick(&ROW_FORMATS),
@@ -107,7 +108,7 @@ impl Altered {
     }
 }
 
-/// Tables whose columns are added anywhere, dropped, renamed and changed between inserts, updates, deletes and rollbacks.
+/// Tables whose columns are added at any position, dropped, renamed and changed between inserts, updates, deletes and rollbacks.
 pub fn altered(kind: &str, seed: u64) -> String {
     let random = &mut Choices::new(seed);
     let mut sql = SETTINGS.to_owned();

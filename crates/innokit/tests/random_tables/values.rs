@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::Choices;
 
-/// A column, and how to make values for it.
+/// A column and how to make values for it.
 pub struct Column {
     /// Its type.
     pub declared: String,
@@ -19,7 +19,7 @@ const CHARSETS: [&str; 23] = [
     "utf8mb4", "utf8mb3", "latin1", "latin2", "ucs2", "utf16", "utf16le", "utf32", "gbk", "sjis", "cp932", "big5",
     "euckr", "gb2312", "ujis", "eucjpms", "koi8r", "cp1251", "greek", "hebrew", "tis620", "cp850", "ascii",
 ];
-/// First and last characters of some scripts.
+/// Code point ranges of several scripts.
 const SCRIPTS: [(u32, u32); 13] = [
     (0x20, 0x7e),
     (0, 0x1f),
@@ -72,7 +72,7 @@ pub fn every_type(kind: &str, random: &mut Choices) -> Vec<Column> {
     columns
 }
 
-/// A type whose values are short, of those that ALTER treats in different ways.
+/// A type with short values. Together these are the types that ALTER treats in different ways.
 pub fn short(kind: &str, random: &mut Choices) -> Column {
     let number = random.below(18);
     match number {
@@ -176,7 +176,7 @@ fn date(random: &mut Choices) -> String {
     }
 }
 
-/// A number of that many bits: any, the least or the greatest.
+/// A number of that many bits: a random one, the least or the greatest.
 fn bounded(random: &mut Choices, bits: u32) -> u64 {
     let most = u64::MAX >> (64 - bits);
     [0, most, random.number() & most, random.number() & most][random.below(4)]
@@ -233,7 +233,7 @@ fn text(random: &mut Choices) -> String {
     format!("CONVERT({} USING utf8mb4)", hex(letters(random).bytes()))
 }
 
-/// Mostly documents that a client could send; some hold values that only the server can make.
+/// Mostly documents that a client could send. Some contain values that only the server can make.
 fn json(random: &mut Choices) -> String {
     match random.below(8) {
         0 => format!("CAST(TIMESTAMP'2020-02-03 {:02}:{}' AS JSON)", random.below(24), seconds(random, 6)),

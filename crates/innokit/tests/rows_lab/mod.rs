@@ -1,4 +1,4 @@
-//! A server whose rows are exported and summed.
+//! A server with tables to export and to compute checksums of.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::expect_used, reason = "helpers of tests fail the test")]
 
@@ -17,7 +17,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// With tables of every type, and the vendor's own.
+    /// With tables of every type, including the vendor's own types.
     pub fn new(kind: &'static str, own: &str) -> Self {
         let server = Self::empty(kind);
         server.script("sql", &["--force"], &format!("{TABLES}{own}"));
@@ -54,7 +54,7 @@ impl Server {
         self.script("sql", &["--batch", "--skip-column-names"], statements)
     }
 
-    /// Statements of which some may fail.
+    /// Runs statements, some of which may fail.
     pub fn attempt(&self, statements: &str) {
         let args = ["--force", "--default-character-set=utf8mb4"];
         let mut child = self.command("sql", &args).stderr(Stdio::null()).spawn().expect("bash runs");
@@ -73,7 +73,7 @@ impl Server {
         self.sql(&statements)
     }
 
-    /// Ends with all pages on disk.
+    /// Shuts down cleanly, so that all pages are on disk.
     pub fn stop(&self) {
         self.script("stop", &["0"], "");
     }

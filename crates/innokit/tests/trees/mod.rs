@@ -1,4 +1,4 @@
-//! Tablespaces of a datadir, whole in memory, and the definitions of the indexes in them.
+//! The tablespaces of a datadir, read into memory, and the definitions of their indexes.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::BTreeMap;
@@ -63,7 +63,7 @@ fn open(path: &Path, keys: &format::keyring::KeyStore) -> Option<Tablespace> {
     if path.ends_with("ibdata1") && path.with_file_name("ibdata2").exists() {
         bytes.extend(std::fs::read(path.with_file_name("ibdata2")).expect("a file"));
     }
-    // A crashed server may leave behind a file that it had just begun.
+    // A server that crashes while it creates a file leaves it without a readable page 0.
     let format = SpaceFormat::from_page0(&bytes).ok()?;
     let key = SpaceKey::unlock(&bytes, &format, keys).expect("a key");
     let parts: Vec<_> = path.components().rev().take(2).map(|part| part.as_os_str().to_string_lossy()).collect();
@@ -76,7 +76,7 @@ impl Tablespace {
         self.bytes.get(number as usize * size..(number as usize + 1) * size)
     }
 
-    /// The page, decrypted and inflated; `None` where it is not sound.
+    /// The page, decrypted and decompressed; `None` if it is damaged.
     pub fn page(&self, number: u32) -> Option<Vec<u8>> {
         let stored = self.stored(number)?;
         let id = PageId { space: self.format.space(), page_no: PageNo(number) };
@@ -89,7 +89,7 @@ impl Tablespace {
         codec::open_page(stored, id, &context, &mut scratch).ok().map(|opened| opened.page.to_vec())
     }
 
-    /// The page as its server sees it, if it is one of an index.
+    /// The page as the server sees it, if it is an index page.
     pub fn index_page(&self, number: u32) -> Option<Vec<u8>> {
         let page = self.page(number)?;
         let kind = PageType(be::u16_at(&page, fil::FIL_PAGE_TYPE)?);
@@ -105,7 +105,7 @@ impl Tablespace {
         Some(page)
     }
 
-    /// Numbers of the pages in use.
+    /// Page numbers of the pages in use.
     pub fn pages_in_use(&self) -> Vec<u32> {
         let Some(page0) = self.page(0) else { return Vec::new() };
         let header = SpaceHeader::parse(&page0).expect("a header");
@@ -124,7 +124,7 @@ impl Tablespace {
         used
     }
 
-    /// The tables that the tablespace describes itself (MySQL).
+    /// The tables that the tablespace's own SDI describes (MySQL).
     pub fn tables(&self) -> Vec<TableDef> {
         let Some(root) = self.page(0).and_then(|page0| sdi::root(&page0, &self.format)) else { return Vec::new() };
         let index = builtin::sdi().expect("built in");
@@ -169,7 +169,7 @@ impl Tablespace {
         packed
     }
 
-    /// The off-page value behind a reference.
+    /// The off-page value that a reference points to.
     pub fn value(&self, reference: Reference) -> Vec<u8> {
         let mut reader = LobReader::new(reference, self.format.family(), true);
         while let Some(PageNo(number)) = reader.wants() {
@@ -180,7 +180,7 @@ impl Tablespace {
     }
 }
 
-/// All indexes that are described anywhere in a datadir, by their ids.
+/// Every index that the datadir describes anywhere, by index id.
 pub fn definitions(spaces: &[Tablespace]) -> BTreeMap<u64, IndexDef> {
     let mut indexes = BTreeMap::new();
     for table in spaces.iter().flat_map(Tablespace::tables) {
@@ -220,7 +220,7 @@ fn old_definitions(system: &Tablespace, roots: DictionaryRoots) -> Vec<(TableDef
 }
 
 impl Tablespace {
-    /// Applies `read` to the leaf records of a REDUNDANT tree, whose records say themselves where their fields end.
+    /// Applies `read` to the leaf records of a REDUNDANT tree. No definition is needed: each record stores its own field ends.
     fn leaf_records<T>(&self, root: PageNo, read: impl Fn(&Record<'_>, &RecordFields) -> T) -> Vec<T> {
         let (mut out, mut fields, mut number) = (Vec::new(), RecordFields::new(), Some(root));
         while let Some(PageNo(at)) = number {
@@ -241,7 +241,7 @@ impl Tablespace {
         out
     }
 
-    /// The clustered index of an instantly altered MariaDB table, in the layout of its rows.
+    /// The clustered index of an instantly altered MariaDB table, with the fields in stored order.
     fn altered(&self, table: &TableDef, index: IndexDef) -> IndexDef {
         let root = index.root.expect("a root");
         let image = self.index_page(root.root.0);

@@ -1,4 +1,4 @@
-//! A server that writes a redo log byte by byte as real ones do, and nothing else.
+//! A fake server that only writes a redo log, byte by byte as real ones do.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests fail where they must")]
 
@@ -18,13 +18,13 @@ use tempfile::TempDir;
 
 pub const FIRST: u64 = 12_288;
 pub const BLOCK: u64 = 4096;
-/// A server that writes a log and nothing else.
+/// A fake server that only writes a log.
 pub struct FakeServer {
     pub dir: TempDir,
     file: File,
     first: u64,
     pub capacity: u64,
-    /// Everything from LSN 12288 on, with the end markers of a segment.
+    /// The whole log from LSN 12288 on, with the end markers of an archive segment.
     pub truth: Vec<u8>,
     /// Offsets of the end markers in it.
     pub markers: Vec<usize>,
@@ -69,7 +69,7 @@ impl FakeServer {
         self.lsn()
     }
 
-    /// Writes a part of the truth, with the markers of its lap.
+    /// Writes a part of the log to the file, with the markers of its lap.
     pub fn put(&self, from: u64, to: u64) {
         let range = (from - FIRST) as usize..(to - FIRST) as usize;
         let mut bytes = self.truth[range.clone()].to_vec();
@@ -105,12 +105,12 @@ impl FakeServer {
         fs::rename(new, self.datadir().join("ib_logfile0")).expect("renamed");
     }
 
-    /// A past in which everything from `lsn` on went differently.
+    /// Another history: everything from `lsn` on went differently.
     pub fn restore_to(&mut self, lsn: u64) {
         let kept = (lsn - FIRST) as usize;
         self.truth.truncate(kept);
         self.markers.retain(|marker| *marker < kept);
-        // Its mini-transactions have other content from now on.
+        // Gives all further mini-transactions other content.
         self.file.write_all_at(&vec![0; self.capacity as usize], START_OFFSET as u64).expect("written");
         self.put(FIRST.max(lsn.saturating_sub(self.capacity)), lsn);
         let bytes = record(333, 0xAB);
@@ -130,12 +130,12 @@ impl FakeServer {
         (done.expect("archived"), gaps)
     }
 
-    /// Archives what is certain at once.
+    /// Archives what needs no waiting to be certain.
     pub fn once(&self) -> (ArchiveStatus, Vec<String>) {
         self.run(&ArchiveOptions { until: ArchiveUntil::Once, ..self.options() })
     }
 
-    /// Archives all there is.
+    /// Archives everything.
     pub fn caught_up(&self) -> (ArchiveStatus, Vec<String>) {
         self.run(&self.options())
     }
@@ -150,7 +150,7 @@ impl FakeServer {
         }
     }
 
-    /// The archive, every byte of which must be the server's.
+    /// The archive; asserts that every byte is the server's.
     pub fn verified(&self) -> ArchiveReport {
         let report = verify_archive(&self.archive()).expect("read");
         assert_eq!(report.damage, Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! A server of MySQL that writes a log and nothing else: files of blocks, each of which continues the one before.
+//! A fake MySQL server that only writes a log: files of blocks, each of which continues the previous one.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
@@ -16,14 +16,14 @@ use redo::mysql::segment::SegmentHeader;
 use tempfile::TempDir;
 
 pub const FIRST: u64 = 84_237_312;
-/// Blocks of a file.
+/// Blocks in a file.
 pub const FILE_BLOCKS: usize = 100;
 
 pub struct FakeMySql {
     pub dir: TempDir,
-    /// What its mini-transactions say: each is one record.
+    /// The content of its mini-transactions, each of which is one record.
     pub notes: Vec<u64>,
-    /// Files before this one are gone.
+    /// Files before this one have been removed.
     pub oldest: usize,
     checkpoint: u64,
 }
@@ -84,7 +84,7 @@ impl FakeMySql {
         self.write(&self.blocks());
     }
 
-    /// Moves the checkpoint to the end, and gives up all files before.
+    /// Moves the checkpoint to the end and removes all earlier files.
     pub fn lap(&mut self) {
         self.checkpoint = self.lsn();
         self.oldest = ((self.checkpoint - FIRST) / LOG_BLOCK_SIZE as u64) as usize / FILE_BLOCKS;
@@ -93,7 +93,7 @@ impl FakeMySql {
         self.write(&self.blocks());
     }
 
-    /// Makes these the blocks of the log.
+    /// Replaces the blocks of the log by these.
     pub fn write(&self, blocks: &[[u8; LOG_BLOCK_SIZE]]) {
         let files = blocks.chunks(FILE_BLOCKS).enumerate().skip(self.oldest);
         for (number, blocks) in files {
@@ -107,7 +107,7 @@ impl FakeMySql {
         }
     }
 
-    /// What is archived is what the log has, as far as it goes.
+    /// Asserts that the archive has the log's bytes, as far as it goes.
     pub fn compare_in(&self, archive: &Path, report: &ArchiveReport) {
         let (blocks, last) = (self.blocks(), report.ranges.last().expect("a range"));
         let ends = self.ends();

@@ -1,4 +1,4 @@
-//! The same with encrypted logs and tablespaces.
+//! The same tests with encrypted logs and tablespaces.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -15,7 +15,7 @@ use crate::server::{Server, copy, repository};
 use crate::versions::OLD;
 use crate::{assert_recovered_as_by_the_server, files_of, load};
 
-/// `INNOKIT_RECOVER_ENCRYPTED`: crashes of encrypted servers; 2 if it is not set.
+/// `INNOKIT_RECOVER_ENCRYPTED`: crashes of encrypted servers, 2 by default.
 fn crashes() -> u32 {
     std::env::var("INNOKIT_RECOVER_ENCRYPTED").ok().and_then(|number| number.parse().ok()).unwrap_or(2)
 }
@@ -23,16 +23,16 @@ fn crashes() -> u32 {
 const KEYS: &str = "1;770A8A65DA156D24EE2A093277530142\n2;18420B5CBA31CCDFFE9716E91EB61374D05914F3ADE23E03\n";
 pub const LOG: &str = "--innodb-encrypt-log=ON";
 pub const TABLES: &str = "--innodb-encrypt-tables=ON";
-/// Threads that encrypt what is not, and decrypt what should not be.
+/// Background threads that encrypt and decrypt tablespaces.
 const THREADS: &str = "--innodb-encryption-threads=2";
 pub const CTR: &str = "--loose-file-key-management-encryption-algorithm=aes_ctr";
 const OLDER_LAYOUT: &str = "--innodb-checksum-algorithm=crc32";
 const UNDO: &str = "--innodb-undo-tablespaces=3";
 
-/// All of it encrypted.
+/// Everything is encrypted.
 pub const EVERYTHING: [&str; 3] = [LOG, TABLES, THREADS];
 
-/// The settings of the server that differ from crash to crash.
+/// Server settings, which differ from crash to crash.
 const SETTINGS: [&[&str]; 6] = [
     &[LOG, TABLES, THREADS, UNDO],
     &[LOG, TABLES, THREADS, CTR, OLDER_LAYOUT],
@@ -41,10 +41,10 @@ const SETTINGS: [&[&str]; 6] = [
     &[LOG, TABLES, OLDER_LAYOUT, "--innodb-page-size=8k"],
     &[TABLES, THREADS, OLDER_LAYOUT],
 ];
-/// From this crash on, and in every other one, encryption is turned on and off while the load runs.
+/// From this crash on, every other one has encryption turned on and off during the load.
 const TURNED_FROM: u32 = 2;
 
-/// A server with keys; the file that holds them.
+/// A server with keys. Returns it and the key file.
 pub fn start(dir: &Path, options: &[&str]) -> (Server, KeyFiles) {
     start_kind("mariadb", dir, options)
 }
@@ -63,8 +63,8 @@ fn keys(path: PathBuf) -> KeyFiles {
     KeyFiles { key_file: Some((path, None)), ..KeyFiles::default() }
 }
 
-/// Tables of the load that ask for encryption themselves, with another key, or for none. One of them is in its file, so that at least
-/// something of the datadir is encrypted, whatever the server does until it is killed.
+/// Tables of the load that request encryption, another key, or none. One of them is flushed, so that something in the datadir is encrypted
+/// whatever the server does until it is killed.
 fn tables_of_their_own() -> String {
     let columns = "id INT PRIMARY KEY AUTO_INCREMENT, a INT, b VARCHAR(120), c TEXT, KEY (a), KEY (b)";
     format!(
@@ -77,7 +77,7 @@ fn tables_of_their_own() -> String {
     )
 }
 
-/// A client that turns the encryption of tables on and off, until the server is gone.
+/// A client that turns table encryption on and off until the server is gone.
 fn turn(server: &Server) -> Child {
     let one = "SET GLOBAL innodb_encrypt_tables=OFF; SELECT SLEEP(0.7); SET GLOBAL innodb_encrypt_tables=ON; SELECT SLEEP(0.4);";
     let mut command = Command::new(repository().join("scripts/server.sh"));
@@ -102,11 +102,11 @@ fn the_server_starts_at_once_on_what_was_encrypted_and_finds_what_its_own_recove
     (0..crashes()).for_each(|number| try_crash("mariadb", SETTINGS[number as usize % SETTINGS.len()], number));
 }
 
-/// The settings of servers of 10.5: their log is encrypted in each, block by block.
+/// The settings for 10.5. Each encrypts the log, which is done block by block.
 const SETTINGS_OF_BLOCKS: [&[&str]; 4] = [
     &[LOG],
     &[LOG, TABLES, THREADS, CTR, OLDER_LAYOUT],
-    // Goes around several times.
+    // A small log that wraps several times.
     &[LOG, TABLES, THREADS, UNDO, "--innodb-log-file-size=8M"],
     &[LOG, CTR, "--innodb-page-size=8k"],
 ];
@@ -136,7 +136,7 @@ const SECRET: &str = "a secret of the tests of innokit";
 
 const WITH_SECRETS: [&str; 4] = ["dynamic", "redundant", "packed", "zip"];
 
-/// The files in which the secret can be read.
+/// The files that contain the secret in clear text.
 fn telling(datadir: &Path) -> Vec<String> {
     let tells = |name: &String| {
         let bytes = fs::read(datadir.join(name)).expect("reads");
@@ -145,8 +145,8 @@ fn telling(datadir: &Path) -> Vec<String> {
     files_of(datadir).into_iter().map(|(name, ..)| name).filter(tells).collect()
 }
 
-/// Of a server that writes no page before it must, not even when it has nothing else to do (`lwm=0`) or a tenth of its log is in use (the
-/// other `lwm`), and its log at once.
+/// A server that flushes no page before it must, not even when idle (`lwm=0`) or when a tenth of its log is in use (the other `lwm`), and
+/// flushes its log at every commit.
 const UNWRITTEN: [&str; 5] = [
     "--innodb-adaptive-flushing-lwm=70",
     "--innodb-max-dirty-pages-pct=99",
@@ -155,7 +155,7 @@ const UNWRITTEN: [&str; 5] = [
     "--innodb-flush-log-at-trx-commit=1",
 ];
 
-/// A server with rows that no one but it should be able to read, killed before it wrote their pages.
+/// A server with secret rows, killed before it wrote their pages.
 fn with_a_secret(dir: &Path, options: &[&str]) -> (PathBuf, KeyFiles) {
     with_a_secret_of("mariadb", dir, options)
 }
@@ -212,7 +212,7 @@ fn damage_to_an_encrypted_log_is_not_taken_for_a_wrong_key() {
     let log = crashed.join("ib_logfile0");
     let info = redo_info(&log, &RedoInfoOptions::default()).expect("a log");
     let at = info.checkpoint.end_lsn.expect("an LSN") - info.files[0].first_lsn;
-    // Within the record that names the checkpoint, by which keys are proven.
+    // Inside the record that names the checkpoint, which serves to verify keys.
     change(&log, 12288 + at % info.capacity.expect("a ring") + 5, 1);
     for keys in [&right, &KeyFiles::default()] {
         let error = in_place(&crashed, keys).expect_err("a damaged log");
@@ -229,7 +229,7 @@ fn what_nothing_tells_how_to_encrypt_is_refused() {
         "CREATE DATABASE shop; CREATE TABLE shop.t (a INT) ENGINE=InnoDB ENCRYPTED=YES; INSERT INTO shop.t VALUES (1);",
     );
     server.kill();
-    // Whatever the server wrote of it by then, it need not have: the log makes all of it.
+    // It does not matter what the server wrote of it by then: the log creates all of it.
     let file = File::options().write(true).open(server.0.join("shop/t.ibd")).expect("opens");
     let len = file.metadata().expect("a file").len();
     file.set_len(0).and_then(|()| file.set_len(len)).expect("empties");
@@ -256,12 +256,12 @@ fn what_was_encrypted_stays_so() {
 }
 
 const PAGE: usize = 16 << 10;
-/// Where servers put the first run of their doublewrite area, as a page of ibdata1.
+/// The page of ibdata1 where servers place the first block of their doublewrite area.
 const DOUBLEWRITE: u64 = 64;
-/// More than one extent has not got.
+/// Pages to tear: their copies fit in one extent of that area.
 const TORN_MAX: usize = 40;
 
-/// Encrypted pages of tables that recovery changes: file, page number, and what becomes of them.
+/// Encrypted pages of tables that recovery changes: file, page number, and recovered bytes.
 fn changed_pages(before: &Path, after: &Path) -> Vec<(String, usize, Vec<u8>)> {
     let mut found = Vec::new();
     for (name, ..) in
@@ -269,7 +269,7 @@ fn changed_pages(before: &Path, after: &Path) -> Vec<(String, usize, Vec<u8>)> {
     {
         let [before, after] = [before, after].map(|dir| fs::read(dir.join(&name)).expect("reads"));
         for (number, (old, new)) in before.chunks_exact(PAGE).zip(after.chunks_exact(PAGE)).enumerate() {
-            // The key version stands first, and the number of the tablespace is encrypted too.
+            // The key version comes first, and the space id is encrypted too.
             if old != new && new[..4] == [0, 0, 0, 1] {
                 found.push((name.clone(), number, new.to_vec()));
             }
@@ -289,7 +289,7 @@ fn torn_pages_are_restored_from_encrypted_copies() {
     in_place(&recovered, &keys).expect("recovers");
     let pages = changed_pages(&crashed, &recovered);
     assert!(!pages.is_empty(), "recovery changes pages of tables");
-    // As if the server had been writing just these pages: their copies are whole, in their places is half of each.
+    // As if the server had been writing just these pages: their doublewrite copies are complete, the pages themselves torn.
     let open = |name: &str| File::options().write(true).open(crashed.join(name)).expect("opens");
     let system = open("ibdata1");
     for (slot, (name, number, page)) in (DOUBLEWRITE..).zip(&pages) {

@@ -1,9 +1,9 @@
-//! Datadirs of servers that were killed under load, recovered without a server and held against the server's own recovery.
+//! Datadirs of servers killed under load, recovered without a server and compared with the server's own recovery.
 //!
-//! One crash is recovered twice: a copy by this program, another by the server. On the first the server must start without crash
-//! recovery; both must hold the same tables with the same rows. `INNOKIT_RECOVER_CRASHES=n` sets how many crashes are tried of each
-//! version of the server (3 of 10.11 and 1 of each other one if it is not set), at moments that differ; every fifth is of a server with
-//! hundreds of MB of redo. `INNOKIT_RECOVER_KEEP=DIR` keeps the datadirs of crashes that were not recovered as they should be.
+//! Each crash is recovered twice: one copy by innokit, another by the server. On ours the server must start without crash recovery, and
+//! both must have the same tables with the same rows. `INNOKIT_RECOVER_CRASHES=n` sets how many crashes are tried of each server version
+//! (default: 3 of 10.11, 1 of each other), each at another moment; every fifth is of a server with hundreds of MB of redo.
+//! `INNOKIT_RECOVER_KEEP=DIR` keeps the datadirs of crashes that failed a test.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -49,14 +49,14 @@ fn crashes(otherwise: u32) -> u32 {
     std::env::var("INNOKIT_RECOVER_CRASHES").ok().and_then(|number| number.parse().ok()).unwrap_or(otherwise)
 }
 
-/// The settings of the server that differ from crash to crash.
+/// Server settings, which differ from crash to crash.
 const SETTINGS: [&[&str]; 5] = [
     &["--innodb-undo-tablespaces=3", "--innodb-log-file-size=64M"],
-    // Undo lies in the system tablespace, and most of that in its second file.
+    // Undo logs are in the system tablespace, most of them in its second file.
     &["--innodb-log-file-size=8M", "--innodb-data-file-path=ibdata1:4M;ibdata2:8M:autoextend"],
     &["--innodb-checksum-algorithm=crc32", "--innodb-log-file-size=32M"],
     &["--innodb-page-size=8k", "--innodb-log-file-size=32M"],
-    // Writes no changed page before it must, so that its redo piles up.
+    // Flushes no page before it must, so that redo accumulates.
     &[
         "--innodb-log-file-size=512M",
         "--innodb-adaptive-flushing=OFF",
@@ -67,10 +67,10 @@ const SETTINGS: [&[&str]; 5] = [
 ];
 const LARGE: usize = 4;
 
-/// So long a server may take to purge what it found when it started: no hope, but an end.
+/// Time limit for the purge after a start. It only keeps a hung test from running forever.
 const PURGED_WITHIN: Duration = Duration::from_secs(120);
 
-/// What the server says of a table. While it still purges, it may count entries that go at that moment.
+/// CHECK TABLE's answer. It may count entries that purge removes at that moment, so wait for purge to end.
 fn checked(server: &Server, table: &str) -> String {
     let started = Instant::now();
     loop {
@@ -82,8 +82,8 @@ fn checked(server: &Server, table: &str) -> String {
     }
 }
 
-/// Every table of the load, with the number of its rows, their checksum and the server's opinion, after the server undid what was
-/// unfinished. What cannot be asked is told as well: a table may be half made on both sides.
+/// Every table of the load with its row count, checksum and CHECK TABLE verdict, after the server has rolled back unfinished transactions.
+/// Errors are included: a table may be half created on both sides.
 fn content(server: &Server) -> BTreeMap<String, String> {
     let tables = server.ask("SELECT table_name FROM information_schema.tables WHERE table_schema='shop' ORDER BY 1");
     let questions = ["SELECT COUNT(*) FROM", "CHECKSUM TABLE"];
@@ -99,8 +99,8 @@ fn content(server: &Server) -> BTreeMap<String, String> {
     content
 }
 
-/// Both hold the same. But a server before 10.6 that was killed within an ALTER may lose that table in its own recovery: it undoes the
-/// change to the dictionary and leaves the file with the name that it had meanwhile.
+/// Asserts that both have the same content. But a server before 10.6 that was killed within an ALTER may lose that table in its own
+/// recovery: it rolls back the dictionary change and leaves the file under its temporary name.
 fn assert_same_content(ours: &Server, theirs: &Server, number: u32) {
     let is_old = theirs.1 == versions::OLD;
     let (mut ours, mut theirs) = (content(ours), content(theirs));
@@ -128,19 +128,19 @@ fn assert_started_without_recovery(server: &Server) {
     assert!(log.contains("ready for connections"), "{log}");
 }
 
-/// What `check` says of a datadir.
+/// The report of `check` on a datadir.
 fn findings_of(datadir: &Path, keys: &KeyFiles) -> Vec<Finding> {
     let options = CheckOptions { keys: keys.clone(), ..CheckOptions::default() };
     let check = Check::plan(&[datadir.to_path_buf()], options).expect("options");
     check.run(None).expect("checks").findings
 }
 
-/// Nothing in the datadir is damaged.
+/// Asserts that nothing in the datadir is damaged.
 fn assert_sound(datadir: &Path, keys: &KeyFiles) {
-    // Every start recreates the temporary tablespace; and a file that was made just before the crash is empty if its redo
-    // did not reach the log, or has an empty header (10.5), which the server's own recovery leaves there as well.
-    // 10.5 and earlier also leave one half of a table whose RENAME or DROP the crash interrupted, and the definition from before an
-    // ALTER; whether a table was lost that way is judged by comparing all tables with those of the server's own recovery.
+    // Every start recreates the temporary tablespace. A file created just before the crash is empty if its redo did not reach the log, or
+    // has an empty header (10.5); the server's own recovery leaves it that way too. 10.5 and earlier also leave one half of a table whose
+    // RENAME or DROP the crash interrupted, and the old definition of an altered one. The comparison with the server's own recovery shows
+    // whether a table was lost that way.
     let is_unfinished = |finding: &Finding| {
         matches!(finding.reason.as_str(), "not_a_tablespace" | "frm_without_table" | "missing_frm" | "wrong_frm")
             || (finding.reason.as_str() == "data_beyond_space_size" && finding.stored == Some(0))
@@ -151,7 +151,7 @@ fn assert_sound(datadir: &Path, keys: &KeyFiles) {
     assert!(damage.is_empty(), "{damage:?}");
 }
 
-/// Files by their names below `dir`, with their lengths and checksums.
+/// Name, length and checksum of every file below `dir`.
 fn files_of(dir: &Path) -> Vec<(String, u64, u64)> {
     let mut found = Vec::new();
     let mut below = vec![dir.to_path_buf()];
@@ -170,7 +170,7 @@ fn files_of(dir: &Path) -> Vec<(String, u64, u64)> {
     found
 }
 
-/// Keeps the datadir of a crash if what is tried with it fails.
+/// Keeps the datadir of a crash if the test fails.
 struct KeptOnFailure<'p>(&'p Path, u32);
 
 impl Drop for KeptOnFailure<'_> {
@@ -181,7 +181,7 @@ impl Drop for KeptOnFailure<'_> {
     }
 }
 
-/// Recovers the crash into `to`, in one round and in many, which must come to the same.
+/// Recovers the crash into `to`, in one round and in many, which must give the same bytes.
 fn recover_both_ways(crashed: &Path, to: &Path, number: u32, keys: &KeyFiles) -> Recovered {
     let before = files_of(crashed);
     let run = |options: RecoverOptions| {

@@ -1,4 +1,4 @@
-//! What may go wrong: recovery that is killed, damage, files that are missing, a full disk, a server that runs.
+//! Everything that can go wrong: killed recoveries, damage, missing files, a full disk, a running server.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -15,14 +15,14 @@ use tempfile::TempDir;
 use crate::files_of;
 use crate::server::{Server, copy, datadir};
 
-/// The datadir that a child process recovers, and until which LSN.
+/// The datadir that a child process recovers, and up to which LSN.
 const CHILD: &str = "INNOKIT_TEST_RECOVERS";
 const UNTIL: &str = "INNOKIT_TEST_RECOVERS_UNTIL";
 /// The server's key file.
 const KEYS: &str = "INNOKIT_TEST_RECOVERS_WITH";
 const SHADOW: &str = "innokit-recover.shadow";
 
-/// `INNOKIT_RECOVER_KILLS`; 4 if it is not set.
+/// `INNOKIT_RECOVER_KILLS`, 4 by default.
 fn kills() -> u32 {
     std::env::var("INNOKIT_RECOVER_KILLS").ok().and_then(|number| number.parse().ok()).unwrap_or(4)
 }
@@ -33,7 +33,7 @@ fn copy_of_crashed() -> TempDir {
     dir
 }
 
-/// In as little memory as there may be, and in more rounds than are needed.
+/// With the least memory allowed, and in more rounds than needed.
 fn in_place(datadir: &Path) -> Result<innokit_jobs::Recovered, RecoverError> {
     in_place_until(datadir, None)
 }
@@ -51,7 +51,7 @@ pub fn in_place_with(
     recover(datadir, &RecoverOptions { until, keys, memory: 0, round: 256 << 10, ..RecoverOptions::default() })
 }
 
-/// Does the work of a child process, and nothing in any other.
+/// The work of a child process; does nothing in the test process itself.
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn child() {
@@ -62,7 +62,7 @@ fn child() {
     }
 }
 
-/// A process that recovers the datadir until an LSN.
+/// A child process that recovers the datadir up to an LSN.
 pub fn child_until(datadir: &Path, until: Lsn, keys: &KeyFiles) -> Command {
     let mut command = child_with(datadir, keys);
     command.env(UNTIL, until.0.to_string());
@@ -81,7 +81,7 @@ fn child_on(datadir: &Path) -> Command {
     command
 }
 
-/// Recovers copies of a datadir, kills that again and again, and compares with a run that nobody disturbed.
+/// Recovers copies of a datadir, kills the recovery over and over, and compares the result with an undisturbed run.
 pub fn assert_killed_runs_end_in_the_same_bytes(crashed: &Path, keys: &KeyFiles) {
     let copied = || {
         let dir = TempDir::new().expect("a directory");
@@ -99,7 +99,7 @@ pub fn assert_killed_runs_end_in_the_same_bytes(crashed: &Path, keys: &KeyFiles)
         for kill in 0..2 {
             let mut child = child_with(dir.path(), keys).spawn().expect("starts");
             std::thread::sleep(took * (number + kill) / kills());
-            // It may be done already.
+            // It may have ended already.
             drop(child.kill());
             cut_off += u32::from(!child.wait().expect("ends").success());
             shadows += u32::from(dir.path().join(SHADOW).exists());
@@ -115,7 +115,7 @@ pub fn assert_killed_runs_end_in_the_same_bytes(crashed: &Path, keys: &KeyFiles)
     assert_eq!(files_of(dir.path()), expected, "killed while it wrote");
 }
 
-/// Recovers, and kills that as soon as it has begun to write; whether the kill came before its end.
+/// Starts a recovery and kills it once it has begun to write. Returns whether the kill came before it ended.
 fn killed_while_it_wrote(datadir: &Path, keys: &KeyFiles) -> bool {
     let mut child = child_with(datadir, keys).spawn().expect("starts");
     let shadow = datadir.join(SHADOW);
@@ -200,7 +200,7 @@ fn a_log_that_was_cut_off_is_not_taken_for_a_shorter_one() {
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_missing_tablespace_is_refused_before_anything_is_written() {
     let dir = copy_of_crashed();
-    // The log of every load changes undo tablespaces.
+    // The redo of every load changes undo tablespaces.
     for undo in ["undo001", "undo002", "undo003"] {
         fs::remove_file(dir.path().join(undo)).expect("removes");
     }
@@ -220,13 +220,14 @@ fn damaged_pages_that_need_redo_stop_it_and_leave_the_checkpoint() {
         (1..pages).for_each(|page| change(&path, page * 16384 + 5000, 1));
     }
     let log = fs::read(dir.path().join("ib_logfile0")).expect("reads");
-    // Whether the server had written them or not: that is known only once they are read.
+    // Whether the server had written them is known only once they are read.
     let error = in_place(dir.path()).expect_err("the load changes tables");
     assert!(error.is_damage() && error.to_string().contains("page"), "{error}");
     assert!(fs::read(dir.path().join("ib_logfile0")).expect("reads") == log, "the checkpoint stays");
 }
 
-/// Each table of a crashed server, cut off in the middle. The first page of some says that they are longer; the log changes others there.
+/// Each table of a crashed server, truncated in the middle. The first page of some says that they are longer; in others, the log changes
+/// pages past the cut.
 pub fn assert_cut_off_tables_are_refused(crashed: &Path) {
     let dir = TempDir::new().expect("a directory");
     copy(crashed, dir.path());
@@ -255,7 +256,8 @@ fn tables_that_were_cut_off_are_refused() {
     assert_cut_off_tables_are_refused(&datadir("mysql-16k-crashed"));
 }
 
-/// The first page of the system tablespace has a copy where every page that the server writes has one. `copied` puts a page there.
+/// The first page of the system tablespace has a copy in the doublewrite area like every page that the server writes. `copied` puts a page
+/// there.
 pub fn assert_torn_first_page_is_restored(crashed: &Path, copied: impl Fn(&Path, &[u8])) {
     const SIZE: usize = 16384;
     let (whole, torn) = (TempDir::new().expect("a directory"), TempDir::new().expect("a directory"));
@@ -266,7 +268,7 @@ pub fn assert_torn_first_page_is_restored(crashed: &Path, copied: impl Fn(&Path,
     page.truncate(SIZE);
     let format = SpaceFormat::from_page0(&page).expect("a tablespace");
     let Verdict::Ok(algorithm) = verify_page(&page, PageId::new(0, 0), &format) else { panic!("page 0 is sound") };
-    // All redo is in it, so it may have any LSN up to the end; a server accepts only copies that it may have made since the checkpoint.
+    // It contains all redo, so it may have any LSN up to the end. A server accepts only copies that it can have made since the checkpoint.
     seal_page(&mut page, end, algorithm, &format).expect("seals");
     let system = File::options().write(true).open(torn.path().join("ibdata1")).expect("opens");
     system.write_all_at(&[&page[..SIZE / 2], &[0xA5; SIZE / 2]].concat(), 0).expect("writes");
@@ -287,8 +289,7 @@ fn a_torn_first_page_of_the_system_tablespace_is_restored() {
     });
 }
 
-/// Recovers on a file system that takes no file longer than 1 MiB, which is as good as full: it ends when blocks are written of which the
-/// shadow file has what differs.
+/// Recovers with a file size limit of 1 MiB, which acts like a full disk: it fails when writing blocks whose changes the shadow file has.
 fn run_out_of_disk(datadir: &Path) {
     let mut limited = Command::new("bash");
     limited.args(["-c", "trap '' XFSZ; ulimit -f 1024; exec \"$0\" \"$@\""]);
@@ -309,7 +310,7 @@ fn a_disk_that_takes_no_more_stops_it_and_the_next_run_ends_in_the_same_bytes() 
     assert_eq!(files_of(dir.path()), files_of(undisturbed.path()));
 }
 
-/// Where the log was closed but for its checkpoint, the two of them take it to end in different places.
+/// If the log was closed except for its checkpoint, the two disagree about where it ends.
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn what_a_run_to_the_end_left_in_its_shadow_is_written_by_one_that_ends_before() {
@@ -326,7 +327,7 @@ fn what_a_run_to_the_end_left_in_its_shadow_is_written_by_one_that_ends_before()
     let left = but_for_the_shadow();
     match in_place_until(dir.path(), Some(Lsn(end - 1))) {
         Ok(done) => assert!(done.pieces_replayed > 0 && done.mtrs_dropped > 0, "{done:?}"),
-        // The server had written what comes last already. The pages were mended before that is found out.
+        // The server had already written the last changes. The pages were repaired before that is discovered.
         Err(error) => assert!(!error.is_damage() && but_for_the_shadow() != left, "{error}"),
     }
 }

@@ -1,7 +1,7 @@
-//! MySQL: the same questions as for MariaDB, and the pages themselves.
+//! MySQL: the same tests as for MariaDB, and a comparison of the pages.
 //!
-//! `INNOKIT_MYSQL_CRASHES=n` sets how many crashes are tried (3 if it is not set), at moments that differ; `INNOKIT_MYSQL_FIRST=n` is the
-//! number of the first.
+//! `INNOKIT_MYSQL_CRASHES=n` sets how many crashes are tried (default 3), each at another moment. `INNOKIT_MYSQL_FIRST=n` is the number of
+//! the first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,12 +21,12 @@ use crate::mysql_load;
 use crate::server::{Server, copy, datadir, repository, script};
 use crate::{KeptOnFailure, assert_sound, files_of};
 
-/// Messages that tell of recovery, and it is for them that the tests look.
+/// Makes the server log its recovery messages, which the tests look for.
 pub const TELLS: &str = "--log-error-verbosity=3";
 const OPTIONS: [&[&str]; 6] = [
     &["--innodb-redo-log-capacity=64M", "--innodb-buffer-pool-size=128M"],
     &["--innodb-page-size=8k", "--innodb-redo-log-capacity=32M", "--innodb-buffer-pool-size=24M"],
-    // Writes no changed page before it must, so that its redo piles up.
+    // Flushes no page before it must, so that redo accumulates.
     &[
         "--innodb-redo-log-capacity=512M",
         "--innodb-adaptive-flushing=OFF",
@@ -39,7 +39,7 @@ const OPTIONS: [&[&str]; 6] = [
     &["--innodb-page-size=32k", "--innodb-redo-log-capacity=8M", "--innodb-buffer-pool-size=48M"],
 ];
 
-/// The size of a server's pages with these options.
+/// The page size of a server with these options.
 pub fn page_kib(options: &[&str]) -> u32 {
     let set = options.iter().find_map(|option| option.strip_prefix("--innodb-page-size=")?.strip_suffix('k'));
     set.map_or(16, |kib| kib.parse().expect("a number"))
@@ -49,7 +49,7 @@ pub fn number(variable: &str, otherwise: u32) -> u32 {
     std::env::var(variable).ok().and_then(|number| number.parse().ok()).unwrap_or(otherwise)
 }
 
-/// Puts the server under the load. Returns when that has changed every table.
+/// Puts the server under load. Returns when the load has changed every table.
 pub fn load(server: &Server, page_kib: u32, changes: &str) -> Child {
     server.run(&mysql_load::tables(&mysql_load::zip_tables(page_kib)));
     let file = server.0.with_extension("sql");
@@ -68,7 +68,7 @@ pub fn load(server: &Server, page_kib: u32, changes: &str) -> Child {
     client
 }
 
-/// Kills the server under the load, some time after that has changed every table.
+/// Kills the server under load, some time after the load has changed every table.
 pub fn crash(server: &Server, page_kib: u32, changes: &str, after: Duration) {
     let mut client = load(server, page_kib, changes);
     std::thread::sleep(after);
@@ -76,7 +76,7 @@ pub fn crash(server: &Server, page_kib: u32, changes: &str, after: Duration) {
     client.wait().expect("it loses its server");
 }
 
-/// Every table, with the number of its rows, their checksum, the server's opinion and the next value of AUTO_INCREMENT.
+/// Every table with its row count, checksum, CHECK TABLE verdict and next AUTO_INCREMENT value.
 pub fn content(server: &Server, page_kib: u32) -> BTreeMap<String, String> {
     let list = "SELECT table_name FROM information_schema.tables WHERE table_schema='shop' ORDER BY 1";
     let tables = server.ask(list);
@@ -92,8 +92,8 @@ pub fn content(server: &Server, page_kib: u32) -> BTreeMap<String, String> {
     content
 }
 
-/// The codes of the errors in a server's log, such as `[MY-012345]`. Leaves out those about a file that the crash left half made and that
-/// the server then removes by its DDL log. Whether it complains of such a file first depends on what its recovery has opened by then.
+/// The codes of the errors in a server's log, such as `[MY-012345]`. Leaves out errors about a half-created file that the server then
+/// removes by its DDL log. Whether it complains about such a file first depends on what its recovery has opened by then.
 fn error_codes(log: &str) -> BTreeSet<&str> {
     const OF_THE_SYSTEM: [&str; 2] = ["[MY-012592]", "[MY-012596]"];
     let name = |line: &'_ str| Some(line.split_once("Removed datafile=./")?.1.split_once(".ibd,")?.0.to_owned());
@@ -101,7 +101,7 @@ fn error_codes(log: &str) -> BTreeSet<&str> {
     let (mut codes, mut is_excused) = (BTreeSet::new(), false);
     for line in log.lines().filter(|line| line.contains("[ERROR]")) {
         let code = line.split_whitespace().find(|word| word.starts_with("[MY-")).unwrap_or_default();
-        // What the system said follows what it was about.
+        // The system's error follows the message it belongs to.
         let names = |name: &String| line.contains(&format!("{name}.ibd")) || line.contains(&format!("`{name}`"));
         is_excused = removed.iter().any(names) || is_excused && OF_THE_SYSTEM.contains(&code);
         if !is_excused {
@@ -126,14 +126,14 @@ fn errors_about_files_that_the_server_removes_are_its_own_affair() {
     assert_eq!(error_codes(&format!("{}{}{removed}", about("later_9"), about("a"))).len(), 2, "both");
 }
 
-/// The server's log tells of no redo that was applied to pages.
+/// Asserts that, by its log, the server applied no redo to pages.
 pub fn assert_applied_nothing(log: &str) {
     let applied = log.lines().find(|line| line.contains("Applying a batch of") && !line.contains("batch of 0"));
     assert_eq!(applied, None, "{log}");
 }
 
-/// The server found nothing to apply: at most it was told of tables again. It complains of nothing that it does not complain of after
-/// its own recovery as well.
+/// Asserts that the server found nothing to apply, except for the re-emitted records about tables, and complains about nothing that it does
+/// not also complain about after its own recovery.
 pub fn assert_started_without_recovery(server: &Server, after_its_own: &Server) {
     let (log, other) = (server.log(), after_its_own.log());
     assert_applied_nothing(&log);
@@ -146,7 +146,7 @@ pub fn run(datadir: &Path, options: RecoverOptions) -> Recovered {
     recover(datadir, &options).unwrap_or_else(|error| panic!("{options:?}: {error}"))
 }
 
-/// MySQL cannot start on the empty note of a truncation that it was about to begin: where the crash left one, it is helped.
+/// MySQL cannot start on the empty log of a truncation that it was about to begin. If the crash left one, remove it.
 fn forget_unbegun_truncations(datadir: &Path) {
     for entry in fs::read_dir(datadir).expect("a directory").flatten() {
         let is_note = entry.file_name().to_string_lossy().ends_with("_trunc.log");
@@ -156,7 +156,7 @@ fn forget_unbegun_truncations(datadir: &Path) {
     }
 }
 
-/// Gives a copied datadir the options that `server.sh` starts its server with. Its control directory.
+/// Gives a copied datadir the options that `server.sh` starts its server with. Returns its control directory.
 pub fn set_options(datadir: &Path, options: &[&str]) -> PathBuf {
     let control = datadir.with_file_name(format!(".{}.server", datadir.file_name().expect("a name").display()));
     fs::create_dir_all(&control).expect("makes the directory");
@@ -180,7 +180,7 @@ fn a_truncation_that_never_began_keeps_no_mysql_server_from_starting() {
     assert_eq!(server.ask("SELECT 1").trim(), "1");
 }
 
-/// The server removes the note of a finished truncation and goes on with the tablespace, so that needs its redo.
+/// The server removes the log of a finished truncation and keeps using the tablespace, which therefore needs its redo.
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn the_note_of_a_finished_truncation_takes_no_redo_from_the_undo_tablespace() {
@@ -248,7 +248,7 @@ fn try_crash(number: u32, changes: &str) {
     assert_same_content(&content(&ours, page_kib), &content(&theirs, page_kib), number);
 }
 
-/// Names the tables that differ and nothing else: the whole of both would fill a report, and drown what differs.
+/// Names only the tables that differ: both lists in full would drown the difference.
 pub fn assert_same_content(ours: &BTreeMap<String, String>, theirs: &BTreeMap<String, String>, number: u32) {
     let names: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
     let differing = names.into_iter().filter(|name| ours.get(*name) != theirs.get(*name));
@@ -272,7 +272,7 @@ fn a_mysql_server_starts_at_once_and_finds_what_its_own_recovery_finds() {
     (first..first + number("INNOKIT_MYSQL_CRASHES", 3)).for_each(|number| try_crash(number, &changes));
 }
 
-/// What such a statement has done to the dictionary and to files agrees only after the server's next start.
+/// After such a statement, dictionary and files agree only after the server's next start.
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_mysql_server_that_was_killed_within_a_change_of_definitions_is_recovered_too() {
@@ -281,7 +281,7 @@ fn a_mysql_server_that_was_killed_within_a_change_of_definitions_is_recovered_to
     (first..first + number("INNOKIT_MYSQL_CRASHES", 3)).for_each(|number| try_crash(number, &changes));
 }
 
-/// Files by their names below `dir`, each of which is to begin with `below`.
+/// Files below `dir` by name, each with the prefix `below`.
 fn names_of(dir: &Path, below: &str) -> Vec<String> {
     let entries = fs::read_dir(dir).expect("a directory").flatten();
     let names = |entry: fs::DirEntry| {
@@ -291,10 +291,10 @@ fn names_of(dir: &Path, below: &str) -> Vec<String> {
     entries.flat_map(names).collect()
 }
 
-/// What is done to the bytes of a file; none: it is removed.
+/// A change to a file's bytes; `None` removes the file.
 type Change<'c> = Option<&'c dyn Fn(&mut Vec<u8>)>;
 
-/// The datadir without its file `name`, or with what `change` makes of that, recovered without writing.
+/// Recovers, without writing, the datadir with the file `name` removed or changed.
 fn attacked(name: &str, change: Change<'_>) -> (Result<Recovered, String>, bool) {
     let (source, dir) = (datadir("mysql-16k-crashed"), TempDir::new().expect("a directory"));
     for other in names_of(&source, "").into_iter().filter(|other| other != name) {
@@ -322,7 +322,7 @@ fn a_mysql_log_or_datadir_that_is_not_whole_is_refused() {
         .filter_map(|name| Some((number(&name)?, name)))
         .collect();
     redo.sort();
-    // The checkpoint lies long before both.
+    // The checkpoint is long before both.
     let [.., (_, before), (_, newest)] = redo.as_slice() else { panic!("{redo:?}") };
     let sound = attacked("auto.cnf", None).0.expect("needs no auto.cnf");
     assert!(!sound.was_clean && sound.pages_changed > 0, "{sound:?}");
@@ -334,20 +334,20 @@ fn a_mysql_log_or_datadir_that_is_not_whole_is_refused() {
     refused(before, None, "the redo log continues at LSN", true);
     refused(newest, None, "newest", true);
     refused("undo_001", None, "is missing", false);
-    // A block in the middle of the log, which goes on behind it.
+    // A block in the middle of the log, which continues after it.
     refused(before, Some(&|bytes| bytes[100_000] ^= 1), "the redo log is damaged at LSN", true);
     refused(newest, Some(&|bytes| set_flags(bytes, 3)), "redo logging was switched off", false);
     refused(newest, Some(&|bytes| set_flags(bytes, 4)), "creates it again", false);
 }
 
-/// Writes the flags of a log file's header, with a right checksum.
+/// Writes the flags of a log file's header and recomputes its checksum.
 fn set_flags(bytes: &mut [u8], flags: u32) {
     bytes[48..52].copy_from_slice(&flags.to_be_bytes());
     let crc = format::page::checksum::crc32c(&bytes[..508]);
     bytes[508..512].copy_from_slice(&crc.to_be_bytes());
 }
 
-/// Encrypted are the log, undo, the dictionary, and tables, one of which was not from the start on.
+/// The log, undo, the dictionary and the tables are encrypted, one of the tables only later.
 const ENCRYPTED: &str = "CREATE DATABASE tde; USE tde; SET SESSION cte_max_recursion_depth = 10000;
     CREATE TABLE e (id INT PRIMARY KEY AUTO_INCREMENT, a INT, b VARCHAR(120), c TEXT, KEY (a)) ENCRYPTION='Y';
     CREATE TABLE p (id INT PRIMARY KEY AUTO_INCREMENT, a INT, b VARCHAR(120), c TEXT, KEY (a));
@@ -362,8 +362,7 @@ const ENCRYPTED: &str = "CREATE DATABASE tde; USE tde; SET SESSION cte_max_recur
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn what_mysql_encrypted_is_recovered_with_its_keyring_and_stays_encrypted() {
-    // No page is written before it must be, also while the machine takes its time to kill the server, and all that was committed is in
-    // the log by then.
+    // No page is flushed before it must be, even if the machine takes long to kill the server, and by then all commits are in the log.
     const OPTIONS: [&str; 10] = [
         "--innodb-page-size=16k",
         "--innodb-redo-log-encrypt=ON",
@@ -378,7 +377,7 @@ fn what_mysql_encrypted_is_recovered_with_its_keyring_and_stays_encrypted() {
     ];
     let dir = TempDir::new().expect("a directory");
     let source = datadir("mysql-16k-tde");
-    // Each datadir has a keyring of its own, which its server writes to.
+    // Each datadir has its own keyring, which its server writes to.
     let keyring = |datadir: &Path, from: &Path| {
         let control = set_options(datadir, &OPTIONS);
         fs::copy(from, control.join("keys")).expect("copies");
@@ -402,7 +401,7 @@ fn what_mysql_encrypted_is_recovered_with_its_keyring_and_stays_encrypted() {
     println!("{done:?}");
     assert!(done.pages_changed > 100, "{done:?}");
     assert_sound(&ours, &key_files);
-    // What the rows hold cannot be read without the key.
+    // The rows cannot be read without the key.
     let table = fs::read(ours.join("tde/e.ibd")).expect("reads");
     assert!(!table.windows(5).any(|bytes| bytes == b"qqqqq"), "e is encrypted");
     let other = fs::read(ours.join("tde/p.ibd")).expect("reads");
@@ -423,7 +422,7 @@ fn what_mysql_encrypted_is_recovered_with_its_keyring_and_stays_encrypted() {
     }
 }
 
-/// The tablespaces of a datadir: their files, by number.
+/// The files of a datadir's tablespaces, by space id.
 fn tablespaces(datadir: &Path) -> BTreeMap<SpaceId, (PathBuf, SpaceFormat)> {
     let mut found = BTreeMap::new();
     for (name, ..) in files_of(datadir) {
@@ -444,8 +443,8 @@ fn lsn(page: &[u8]) -> u64 {
     u64::from_be_bytes(page[LSN].try_into().expect("8 bytes"))
 }
 
-/// A page without what every write of it changes, and without what replay is known to count and the server does not: the direction of
-/// inserts into a spatial index.
+/// A page without the fields that every write changes, and without the one that replay maintains and the server does not: the insert
+/// direction in a spatial index.
 fn essence(page: &[u8], is_zip: bool) -> Vec<u8> {
     const RTREE: [u8; 2] = 17854_u16.to_be_bytes();
     let mut page = page.to_vec();
@@ -462,7 +461,7 @@ fn essence(page: &[u8], is_zip: bool) -> Vec<u8> {
     page
 }
 
-/// The server's own recovery, which neither undoes nor purges anything, of a copy; and the pages of both.
+/// Compares pages with a copy after the server's own recovery, which here neither rolls back nor purges.
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn pages_of_a_crashed_mysql_server_become_what_its_own_recovery_makes_of_them() {
@@ -481,21 +480,21 @@ fn pages_of_a_crashed_mysql_server_become_what_its_own_recovery_makes_of_them() 
     assert!(seen.same > 500 && seen.later < seen.same / 4, "{seen:?}");
 }
 
-/// What became of the pages of two datadirs.
+/// The comparison of the pages of two datadirs.
 #[derive(Debug, Default)]
 pub struct Compared {
     /// Changed since the checkpoint, and equal in both.
     pub same: u64,
     /// Of these, compressed pages, byte by byte.
     pub same_compressed: u64,
-    /// Compressed pages whose bytes differ, but not what they unpack to.
+    /// Compressed pages whose bytes differ but decompress to the same.
     pub same_inside: u64,
-    /// Changed by the server when it had started.
+    /// Changed by the server after its start.
     pub later: u64,
     pub different: Vec<String>,
 }
 
-/// Holds the pages of a datadir that was recovered against those of the server's own recovery.
+/// Compares the pages of a recovered datadir with those of the server's own recovery.
 pub fn compare(ours: &Path, theirs: &Path, done: &Recovered) -> Compared {
     let mut seen = Compared::default();
     let theirs = tablespaces(theirs);
@@ -523,7 +522,7 @@ pub fn compare(ours: &Path, theirs: &Path, done: &Recovered) -> Compared {
     seen
 }
 
-/// Whether two compressed pages of an index unpack to the same.
+/// Whether two compressed index pages decompress to the same.
 fn is_same_inside(one: &[u8], other: &[u8], format: &SpaceFormat) -> bool {
     let unpacked = |page: &[u8]| {
         let mut out = vec![0; format.logical().bytes()];

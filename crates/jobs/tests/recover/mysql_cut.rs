@@ -1,4 +1,4 @@
-//! A log of MySQL that ends within a mini-transaction, as a crash leaves it about once in twenty.
+//! A MySQL log that ends within a mini-transaction, as about one crash in twenty leaves it.
 
 use std::fs;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::mysql::{TELLS, run};
 use crate::server::{Server, copy};
 
-/// The files of a datadir's log, the oldest first.
+/// The files of a datadir's log, oldest first.
 fn log_of(datadir: &Path) -> Vec<(PathBuf, Vec<u8>, LogFile)> {
     let entries = fs::read_dir(datadir.join("#innodb_redo")).expect("a log").flatten().map(|entry| entry.path());
     let mut files: Vec<_> = entries
@@ -31,8 +31,8 @@ fn log_of(datadir: &Path) -> Vec<(PathBuf, Vec<u8>, LogFile)> {
     files
 }
 
-/// The last mini-transaction in which changes of pages follow a counter of AUTO_INCREMENT: the counter, and the LSNs between which the log
-/// holds the counter but not all of the rest.
+/// The last mini-transaction in which page changes follow an AUTO_INCREMENT counter: the counter, and the LSNs between which a log has the
+/// counter but not all of the rest.
 fn last_counter(files: &[(PathBuf, Vec<u8>, LogFile)]) -> (u64, Range<u64>) {
     let parsed: Vec<LogFile> = files.iter().map(|(_, _, parsed)| parsed.clone()).collect();
     let checkpoint = newest_checkpoint(&parsed).expect("a checkpoint").lsn;
@@ -56,7 +56,7 @@ fn last_counter(files: &[(PathBuf, Vec<u8>, LogFile)]) -> (u64, Range<u64>) {
     last.expect("rows were inserted")
 }
 
-/// Ends the log at `lsn`: what follows is gone, and the block in which it ends is sealed.
+/// Ends the log at `lsn`: removes what follows, and reseals the last block.
 fn end_log(files: Vec<(PathBuf, Vec<u8>, LogFile)>, lsn: u64) {
     for (path, mut bytes, parsed) in files {
         if parsed.start_lsn.0 > lsn {
@@ -84,7 +84,7 @@ fn end_log(files: Vec<(PathBuf, Vec<u8>, LogFile)>, lsn: u64) {
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_counter_counts_though_the_log_ends_before_its_row() {
-    // Nothing is flushed that is not in what is left of the log.
+    // Every flushed page change is within what is left of the log.
     const OPTIONS: [&str; 6] = [
         "--innodb-flush-log-at-trx-commit=1",
         "--innodb-adaptive-flushing=OFF",

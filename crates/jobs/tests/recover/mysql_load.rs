@@ -1,9 +1,9 @@
-//! A load on MySQL that writes redo of every kind: all row formats, blobs, JSON changed in part, columns added and dropped at once, indexes
-//! built, partitions, general tablespaces, XA, undo that is truncated, and tables that come, go and change.
+//! A load on MySQL that writes every kind of redo: all row formats, blobs, partial JSON updates, instant ADD and DROP COLUMN, index builds,
+//! partitions, general tablespaces, XA, undo truncation, and tables that are created, altered and dropped.
 
 use std::fmt::Write;
 
-/// The tables' names and how they are stored.
+/// The tables' names and storage options.
 const TABLES: [(&str, &str); 5] = [
     ("dynamic", ""),
     ("redundant", "ROW_FORMAT=REDUNDANT"),
@@ -13,23 +13,23 @@ const TABLES: [(&str, &str); 5] = [
 ];
 const COLUMNS: &str = "id INT PRIMARY KEY AUTO_INCREMENT, a INT, b VARCHAR(120), c TEXT, KEY (a), KEY (b)";
 
-/// The same in compressed tables, of which the smallest have room for short keys only.
+/// The same for compressed tables. The smallest pages fit only short keys.
 const ZIP_COLUMNS: &str =
     "id INT PRIMARY KEY AUTO_INCREMENT, a INT, b VARCHAR(120) CHARACTER SET latin1, c TEXT, KEY (a), KEY (b)";
 /// Sizes of their pages, KiB.
 const ZIP_KIB: [u32; 5] = [1, 2, 4, 8, 16];
-/// Servers with larger pages have no compressed tables.
+/// Servers with larger pages cannot have compressed tables.
 const ZIP_PAGE_KIB_MAX: u32 = 16;
 
-/// How the names of tables begin that are made after every other table was changed.
+/// The name prefix of tables created after every other table was changed.
 pub const COMES_LATER: &str = "later_";
 
-/// The tables that are there from the start on.
+/// The tables that exist from the start.
 pub fn names() -> Vec<&'static str> {
     TABLES.iter().map(|(name, _)| *name).chain(["blobs", "docs", "places", "words", "grown"]).collect()
 }
 
-/// The compressed tables of a server with such pages, all of which `changes` can change, and the one with long values.
+/// The compressed tables of a server with this page size, all of which `changes` can change, and the one with long values.
 pub fn zip_names(page_kib: u32) -> Vec<String> {
     let sizes = ZIP_KIB.into_iter().filter(|kib| *kib <= page_kib && page_kib <= ZIP_PAGE_KIB_MAX);
     sizes
@@ -80,7 +80,7 @@ pub fn tables(more: &str) -> String {
     sql
 }
 
-/// More of it than any server gets through before it is killed.
+/// More than any server gets through before it is killed.
 pub fn changes(others: &[String]) -> String {
     let mut sql = String::from("USE shop;\n");
     for round in 1..3000 {
@@ -99,7 +99,7 @@ pub fn changes(others: &[String]) -> String {
     sql
 }
 
-/// The same of compressed tables only, which are also made, rebuilt and dropped.
+/// The same for compressed tables only, which are also created, rebuilt and dropped.
 pub fn zip_changes(page_kib: u32) -> String {
     let (names, mut sql) = (zip_names(page_kib), String::from("USE shop;\n"));
     for round in 1..3000 {
@@ -121,7 +121,7 @@ pub fn zip_changes(page_kib: u32) -> String {
     sql
 }
 
-/// Changes of definitions only, each after the other, so that nearly every crash interrupts one.
+/// Only DDL, one statement after another, so that nearly every crash interrupts one.
 pub fn definitions_only() -> String {
     let mut sql = String::from(
         "USE shop; INSERT INTO dynamic (a, b, c) SELECT seq, SHA2(seq, 224), REPEAT('c', seq%900) FROM nums;\n",
@@ -166,7 +166,7 @@ fn values(sql: &mut String, round: u32) -> std::fmt::Result {
     )
 }
 
-/// Values that lie outside of their rows, come, change and go; and pages that are rebuilt, filled in order and emptied.
+/// Off-page values that are inserted, changed and deleted, and pages that are rebuilt, filled in order and emptied.
 fn zip_values(sql: &mut String, round: u32) -> std::fmt::Result {
     writeln!(
         sql,

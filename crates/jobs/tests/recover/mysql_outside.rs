@@ -13,11 +13,11 @@ use crate::server::{Server, copy, datadir};
 use crate::{assert_sound, files_of, findings_of};
 
 const TABLES: [&str; 6] = ["far.near", "far.t", "far.kept", "far.parts", "far.general", "far.late"];
-/// Names of the files outside, below their directory.
+/// File names below the outside directory.
 const FILES: [&str; 7] =
     ["far/kept.ibd", "far/late.ibd", "far/parts#p#p0.ibd", "far/parts#p#p1.ibd", "far/t.ibd", "more.ibu", "shared.ibd"];
 
-/// A crash of a server whose log changes all tables but `kept`, which only the dictionary knows. Only the log knows `late`.
+/// A crash of a server whose log changes all tables except `kept`, which only the dictionary names. Only the log names `late`.
 struct Crash {
     datadir: PathBuf,
     elsewhere: PathBuf,
@@ -57,7 +57,7 @@ impl Crash {
         crash
     }
 
-    /// The log keeps everything since the second start, and no page is written before it must be.
+    /// The log keeps everything since the second start, and no page is flushed before it must be.
     fn set_options(&self, datadir: &Path) {
         let known = format!("--innodb-directories={}", self.elsewhere.display());
         let options = [
@@ -85,7 +85,7 @@ fn content(server: &Server) -> Vec<String> {
     TABLES.iter().map(|table| ask(table)).inspect(|answer| assert!(answer.contains("status\tOK"), "{answer}")).collect()
 }
 
-/// Files of which `check` says that the dictionary has another one outside.
+/// Files about which `check` says that the dictionary has another one outside.
 fn twins(datadir: &Path) -> usize {
     let findings = findings_of(datadir, &KeyFiles::default());
     findings.iter().filter(|finding| finding.message.contains("innodb_directories names")).count()
@@ -109,7 +109,7 @@ fn tablespaces_outside_a_datadir_of_mysql_are_recovered_where_they_are_and_move_
     assert_sound(&copied, &KeyFiles::default());
     assert_eq!(twins(&copied), FILES.len());
 
-    // While a process has one of the files open, they may be another server's.
+    // If a process has one of the files open, they may belong to another server.
     let open = fs::File::open(crash.elsewhere.join("far/kept.ibd")).expect("opens");
     let mut other = std::process::Command::new("sleep").arg("600").stdin(open).spawn().expect("sleep runs");
     let error = recover(&crash.datadir, &RecoverOptions::default()).expect_err("it is in use").to_string();
@@ -124,7 +124,7 @@ fn tablespaces_outside_a_datadir_of_mysql_are_recovered_where_they_are_and_move_
     let (ours, log) = (content(&server), server.log());
     server.kill();
 
-    // The server's own recovery, of the same files in the same places.
+    // The server's own recovery of the same files in the same places.
     for (from, to) in [(&kept, &crash.datadir), (&kept_elsewhere, &crash.elsewhere)] {
         fs::remove_dir_all(to).expect("removed");
         copy(from, to);
@@ -136,7 +136,7 @@ fn tablespaces_outside_a_datadir_of_mysql_are_recovered_where_they_are_and_move_
 
     assert!(ours.iter().filter(|answer| answer.starts_with("1714\n")).count() == TABLES.len() - 1, "{ours:?}");
 
-    // A copy does without the other directory, and its server forgets it.
+    // A copy does not need the outside directory, and a server on it forgets that.
     fs::rename(&crash.elsewhere, dir.path().join("away")).expect("renamed");
     set_options(&copied, &["--innodb-page-size=16k", "--log-error-verbosity=3"]);
     assert_eq!(twins(&copied), 0);

@@ -16,7 +16,7 @@ use crate::server::{Server, copy, script};
 use crate::until::recovered_beside;
 use crate::{assert_sound, files_of};
 
-/// A server that writes no changed page before it must, not even when it has nothing else to do, and loses nothing that was committed.
+/// A server that flushes no page before it must, not even when idle, and loses no commit.
 const OPTIONS: [&str; 7] = [
     "--innodb-redo-log-capacity=256M",
     "--innodb-adaptive-flushing=OFF",
@@ -71,17 +71,17 @@ fn start_with_tables(dir: &Path) -> Server {
     server
 }
 
-/// A server that was killed, and whose recovery may end between some of its rows and the others.
+/// A killed server whose recovery can end between some of its rows and the others.
 struct Crash {
     dir: TempDir,
     server: Server,
     between: Lsn,
     rows_between: String,
-    /// A server has more values in reserve than a crash leaves it.
+    /// A running server has reserved more values than survive a crash.
     counters_between: Vec<u64>,
 }
 
-/// How much earlier a recovery may end as well.
+/// How many bytes earlier a recovery is also tried.
 const BACK_MAX: u64 = 2000;
 
 impl Crash {
@@ -96,7 +96,7 @@ impl Crash {
             let dry = RecoverOptions { dry_run: true, ..until(Lsn(between.0 - BACK_MAX), dir.path()) };
             match recover(&server.0, &dry) {
                 Ok(_) => return Self { dir, server, between, rows_between, counters_between },
-                // When it writes its pages is its own affair.
+                // The server may flush its pages at any time.
                 Err(error) => println!("again: {error}"),
             }
             script("server.sh", &["mysql", "start", server.path()]);
@@ -146,7 +146,7 @@ fn a_mysql_log_may_be_recovered_until_an_lsn() {
     the_server_goes_on(&crash, &server);
 }
 
-/// Wherever in a block a log ends, a server starts there, and tables and trees are whole.
+/// A server starts wherever in a block the log ends, and tables and trees are intact.
 fn every_end_between_is_one(crash: &Crash) {
     for back in [1, BACK_MAX] {
         let (to, end) = (crash.dir.path().join("earlier"), Lsn(crash.between.0 - back));
@@ -171,12 +171,12 @@ fn killed_before_its_end_it_goes_on_to_the_same_bytes(crash: &Crash, undisturbed
         copy(&crash.server.0, &killed);
         let mut child = child_until(&killed, crash.between, &keys).spawn().expect("starts");
         std::thread::sleep(took * number / 4);
-        // It may be done already.
+        // It may have ended already.
         drop(child.kill());
         child.wait().expect("ends");
         match in_place_until(&killed, Some(crash.between)) {
             Ok(_) => assert_eq!(files_of(&killed), expected, "kill {number}"),
-            // The log is closed behind all LSNs that it had.
+            // The log is closed after every LSN that it had.
             Err(error) => {
                 assert!(error.to_string().contains(NEWER_CHECKPOINT), "kill {number}: {error}");
                 assert!(in_place_until(&killed, None).expect("it is done").was_clean, "kill {number}");

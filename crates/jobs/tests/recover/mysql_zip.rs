@@ -1,4 +1,4 @@
-//! Compressed pages of killed MySQL servers, one by one.
+//! Compares the compressed pages of killed MySQL servers one by one.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::mysql_load as load;
 use crate::server::{Server, copy, script};
 use crate::{KeptOnFailure, assert_sound};
 
-/// The server's own recovery, which neither undoes nor purges anything, of a copy; and the pages of both.
+/// Compares pages with a copy after the server's own recovery, which here neither rolls back nor purges.
 fn pages_of_a_crash(number: u32, options: &[&str]) -> Compared {
     let dir = TempDir::new().expect("a directory");
     let server = Server::start_kind("mysql", &dir.path().join("crashed"), options);
@@ -36,14 +36,14 @@ fn pages_of_a_crash(number: u32, options: &[&str]) -> Compared {
     seen
 }
 
-/// Writes no changed page before it must, so that its redo piles up.
+/// Flushes no page before it must, so that redo accumulates.
 const LAZY: [&str; 4] = [
     "--innodb-redo-log-capacity=64M",
     "--innodb-adaptive-flushing=OFF",
     "--innodb-max-dirty-pages-pct=99",
     "--innodb-max-dirty-pages-pct-lwm=0",
 ];
-/// Servers that log pages as they compressed them.
+/// Servers that log compressed page images.
 const WITH_IMAGES: [&[&str]; 3] =
     [&[], &["--innodb-page-size=8k"], &["--innodb-page-size=4k", "--innodb-compression-level=1"]];
 fn crashes_of(settings: [&'static [&'static str]; 3], judge: impl Fn(&Compared)) {

@@ -1,4 +1,4 @@
-//! page_compressed tables after a crash: their pages are compressed again, and their files have holes as the server's have.
+//! page_compressed tables after a crash: their pages are compressed again, and their files have holes like the server's.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +16,7 @@ use crate::server::{Server, copy};
 use crate::versions::OLD;
 use crate::{assert_started_without_recovery, checked, encrypted};
 
-/// Writes no changed page before it must, and compresses by an algorithm that needs no plugin.
+/// Flushes no page before it must, and compresses with an algorithm that needs no plugin.
 const SETTINGS: [&str; 5] = [
     "--innodb-compression-algorithm=zlib",
     "--innodb-log-file-size=256M",
@@ -27,7 +27,7 @@ const SETTINGS: [&str; 5] = [
 const OLDER_LAYOUT: &str = "--innodb-checksum-algorithm=crc32";
 const TABLES: [&str; 2] = ["pressed", "sealed"];
 
-/// Rows that compress well: a page that does not is stored as it is.
+/// Rows that compress well: a page that does not is stored uncompressed.
 fn rows(table: &str) -> String {
     format!(
         "INSERT INTO {table} (b) SELECT REPEAT(CONCAT('row ', seq), 40) FROM seq_1_to_20000;
@@ -35,11 +35,11 @@ fn rows(table: &str) -> String {
     )
 }
 
-/// What the pages of a table's file are.
+/// The kinds of pages in a table's file.
 #[derive(Debug, Default)]
 struct Pages {
     compressed: usize,
-    /// B-tree pages that are not.
+    /// Uncompressed B-tree pages.
     plain: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Recovery that ends before the log does, and files that lie elsewhere: outside of the datadir, or in several parts.
+//! Recovery that ends before the log does, and files in other places: outside the datadir, or in several parts.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,8 +14,8 @@ use crate::mishaps::{child_until, in_place_until};
 use crate::server::{Server, copy, script};
 use crate::{assert_sound, assert_started_without_recovery, files_of};
 
-/// A server that writes no changed page before it must, not even when it has nothing else to do (`lwm=0`) or a tenth of its log is in use
-/// (the other `lwm`), loses nothing that was committed, and has a system tablespace of two files.
+/// A server that flushes no page before it must, not even when idle (`lwm=0`) or when a tenth of its log is in use (the other `lwm`), loses
+/// no commit, and has a system tablespace of two files.
 pub const OPTIONS: [&str; 8] = [
     "--innodb-log-file-size=256M",
     "--innodb-adaptive-flushing=OFF",
@@ -26,10 +26,10 @@ pub const OPTIONS: [&str; 8] = [
     "--innodb-flush-log-at-trx-commit=1",
     "--innodb-data-file-path=ibdata1:4M;ibdata2:8M:autoextend",
 ];
-/// How often a crash is made until one leaves pages unwritten.
+/// Attempts at a crash that leaves pages unwritten.
 pub const TRIES: u32 = 20;
 pub const NEWER_CHECKPOINT: &str = "newest checkpoint";
-/// Of the table that was flushed, or of another that the server wrote besides.
+/// Pages of the flushed table, or of another that the server also wrote.
 const A_PAGE: &str = ": page ";
 pub const TABLES: [&str; 3] = ["near", "far", "kept"];
 
@@ -47,7 +47,7 @@ pub fn insert(server: &Server, rows: u32) {
     }
 }
 
-/// The tables' rows and checksums; the server agrees with each.
+/// The tables' rows and checksums, after the server has checked each.
 pub fn rows(server: &Server) -> String {
     let mut text = String::new();
     for table in TABLES {
@@ -65,12 +65,12 @@ pub fn run_on(datadir: &Path, lender: &Server) -> Server {
     server
 }
 
-/// A crash of a server, two of whose tables lie in `elsewhere`.
+/// A crash of a server with two tables in `elsewhere`.
 struct Crash {
     dir: TempDir,
     server: Server,
     elsewhere: PathBuf,
-    /// Between the first rows and the others.
+    /// The LSN between the first rows and the others.
     between: Lsn,
     rows_between: String,
 }
@@ -96,7 +96,7 @@ impl Crash {
             let options = RecoverOptions { dry_run: true, until: Some(between), ..RecoverOptions::default() };
             match recover(&server.0, &options) {
                 Ok(_) => return Self { dir, server, elsewhere, between, rows_between },
-                // When it writes its pages is its own affair.
+                // The server may flush its pages at any time.
                 Err(error) => println!("again: {error}"),
             }
             script("server.sh", &["mariadb", "start", server.path()]);
@@ -108,7 +108,7 @@ impl Crash {
         self.dir.path().join(name)
     }
 
-    /// A copy as an interrupted run of this program leaves it: what lay outside is inside, and a marker says so.
+    /// A copy as an interrupted innokit leaves it: outside files are inside, and a marker says so.
     fn begun_copy(&self, name: &str) -> PathBuf {
         let path = self.path(name);
         copy(&self.server.0, &path);
@@ -150,7 +150,7 @@ fn a_copy_gets_inside_what_lies_outside(crash: &Crash) {
     assert!(names.contains(&"shop/far.ibd".to_owned()), "{names:?}");
     assert!(!names.iter().any(|name| name.ends_with(".isl") || name.contains("innokit")), "{names:?}");
     assert_sound(&to, &KeyFiles::default());
-    // The server has nothing but the copy.
+    // The server has only the copy.
     let hidden = crash.path("hidden");
     fs::rename(&crash.elsewhere, &hidden).expect("renames");
     let server = run_on(&to, &crash.server);
@@ -191,7 +191,7 @@ fn until_an_lsn_a_copy_holds_what_was_committed_by_then(crash: &Crash) {
     the_server_goes_on_and_later_files_are_refused(crash, server);
 }
 
-/// The server uses LSNs again that stood in the log before.
+/// The server reuses LSNs that were in the old log.
 fn the_server_goes_on_and_later_files_are_refused(crash: &Crash, server: Server) {
     server.ask("USE shop; CREATE TABLE extra (id INT PRIMARY KEY) ENGINE=InnoDB; CREATE TABLE other LIKE extra");
     insert(&server, 300);
@@ -212,7 +212,7 @@ fn the_server_goes_on_and_later_files_are_refused(crash: &Crash, server: Server)
     for (until, says) in lsns {
         let error = in_place_until(&server.0, Some(until)).expect_err("files are later");
         let text = error.to_string();
-        // The server may have made a checkpoint meanwhile.
+        // The server may have taken a checkpoint meanwhile.
         assert!(text.contains(says) || text.contains(NEWER_CHECKPOINT), "{says}: {text}");
         assert!(!error.is_damage() && files_of(&server.0) == before, "{text}");
     }
@@ -225,13 +225,13 @@ fn the_server_goes_on_and_later_files_are_refused(crash: &Crash, server: Server)
     pages_that_the_log_initializes_may_be_newer(&theirs, &crash.path("lacks"));
 }
 
-/// Of a database that is not there at all, as if its directory had not reached the disk.
+/// A table of a database whose directory is missing, as if it had not reached the disk.
 fn what_is_missing_is_made_as_the_server_makes_it(crashed: &Path, lacks: &Path) {
     copy(crashed, lacks);
     fs::remove_dir_all(lacks.join("new")).expect("removes");
     match in_place_until(lacks, None) {
         Ok(done) if done.files_made > 0 => {}
-        // The server may have made a checkpoint meanwhile, behind which the log does not say how it is made.
+        // The server may have taken a checkpoint meanwhile, after which the log does not contain its creation.
         other => return println!("not tried: {:?}", other.map_err(|error| error.to_string())),
     }
     let mode = |path: &str| fs::metadata(lacks.join(path)).expect("is there").mode();
@@ -246,7 +246,7 @@ fn pages_that_the_log_initializes_may_be_newer(server: &Server, lacks: &Path) {
     script("server.sh", &["mariadb", "kill9", server.path()]);
     what_is_missing_is_made_as_the_server_makes_it(&server.0, lacks);
     match in_place_until(&server.0, Some(until)) {
-        // What the server writes besides is its own affair.
+        // The server may also write other pages.
         Err(error) if !error.is_damage() && !error.to_string().contains("fresh.ibd") => {
             return println!("not tried: {error}");
         }
@@ -287,7 +287,7 @@ fn killed_before_its_end_it_goes_on_to_the_same_bytes(crash: &Crash) {
         let killed = crash.begun_copy("killed");
         let mut child = child_until(&killed, crash.between, &KeyFiles::default()).spawn().expect("starts");
         std::thread::sleep(took * number / 4);
-        // It may be done already.
+        // It may have ended already.
         drop(child.kill());
         child.wait().expect("ends");
         in_place_until(&killed, Some(crash.between)).expect("recovers");
@@ -312,7 +312,7 @@ fn in_place_files_outside_become_what_the_server_makes_of_them(crash: &Crash) {
     let theirs = Server::again(place);
     assert!(theirs.log().contains("Starting crash recovery"), "{}", theirs.log());
     assert_eq!(ours, rows(&theirs));
-    // The files outside go on with the server, and a copy of the datadir still names them.
+    // The server keeps using the files outside, and a copy of the datadir still names them.
     insert(&theirs, 500);
     script("server.sh", &["mariadb", "stop", theirs.path()]);
     let (before, outside) = (files_of(&kept[0]), files_of(&crash.elsewhere));

@@ -1,4 +1,4 @@
-//! Recovery on a device that loses power: at whatever write or sync that happens, the next run ends in the same bytes.
+//! Recovery on a device that loses power at any write or sync: the next run gives the same bytes.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use tempfile::TempDir;
 use crate::encrypted;
 use crate::server::Server;
 
-/// `INNOKIT_RECOVER_POWER_CUTS`; 20 if it is not set.
+/// `INNOKIT_RECOVER_POWER_CUTS`, 20 by default.
 fn power_cuts() -> u64 {
     std::env::var("INNOKIT_RECOVER_POWER_CUTS").ok().and_then(|number| number.parse().ok()).unwrap_or(20)
 }
 
-/// A few pages at a time, so that there are many writes and syncs to be cut off.
+/// A few pages at a time, so that there are many writes and syncs to interrupt.
 const WRITING: RewriteOptions = RewriteOptions {
     memory: 512 << 10,
     stretch_max: 64 << 10,
@@ -75,7 +75,7 @@ fn assert_survives_power_cuts(job: &Simulated, cuts: u64) {
     assert_recovered(&at_once, &expected, "in one round");
     for cut in 0..cuts {
         let before = device(job, cut);
-        // Spread over all operations, each time a little elsewhere, and twice in a row.
+        // Cuts spread over all operations, slightly different each time, and twice in a row.
         before.crash_at(1 + (cut * operations / cuts + cut) % operations.max(1));
         drop(job.recover_pages(&before, WRITING, ROUND));
         let between = before.reopen(cut);
@@ -87,7 +87,7 @@ fn assert_survives_power_cuts(job: &Simulated, cuts: u64) {
         assert_recovered(&left, &expected, &context);
     }
     println!("{} power cuts, {operations} operations in an undisturbed run", 2 * cuts);
-    // A device that fails and is mended.
+    // A device that fails and is repaired.
     for (number, operation) in (0..4).flat_map(|file| [(file, Operation::Write), (file, Operation::Sync)]) {
         let failing = device(job, number);
         let file = FileId(number as u32);

@@ -1,4 +1,4 @@
-//! Recovery that ends before the log does, of logs that are made of blocks, or encrypted, or both. The rest of it: `places`.
+//! Recovery that ends before the log does, for logs that consist of blocks, are encrypted, or both. `places` has the rest.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,10 +20,10 @@ fn until(until: Lsn, keys: &KeyFiles) -> RecoverOptions {
     RecoverOptions { until: Some(until), keys: keys.clone(), ..RecoverOptions::default() }
 }
 
-/// How much earlier a recovery may end as well.
+/// How many bytes earlier a recovery is also tried.
 const BACK_MAX: u64 = 2000;
 
-/// A server that was killed, and whose recovery may end between some of its rows and the others.
+/// A killed server whose recovery can end between some of its rows and the others.
 struct Crash {
     dir: TempDir,
     server: Server,
@@ -45,11 +45,11 @@ impl Crash {
             let (between, rows_between) = (lsn(&server), rows(&server));
             insert(&server, 1500);
             server.kill();
-            // Where that much may be dropped, less may be too.
+            // If that much can be dropped, so can less.
             let options = RecoverOptions { dry_run: true, ..until(Lsn(between.0 - BACK_MAX), &keys) };
             match recover(&server.0, &options) {
                 Ok(_) => return Self { dir, server, keys, between, rows_between },
-                // When it writes its pages is its own affair.
+                // The server may flush its pages at any time.
                 Err(error) => println!("again: {error}"),
             }
             script("server.sh", &[kind, "start", server.path()]);
@@ -57,7 +57,7 @@ impl Crash {
         panic!("the server had written its pages each time");
     }
 
-    /// Recovered until the rows in between, into a copy.
+    /// Recovers into a copy, up to between the rows.
     fn recovered(&self, name: &str) -> (PathBuf, Recovered) {
         let to = self.dir.path().join(name);
         let options = RecoverOptions { to: Some(to.clone()), ..until(self.between, &self.keys) };
@@ -93,7 +93,7 @@ fn assert_recovered_until(kind: &'static str, more: &[&str]) {
     let before = files_of(&crash.server.0);
     let (to, done) = crash.recovered("until");
     assert!(done.mtrs_dropped > 0 && done.end_lsn <= crash.between.0, "{done:?}");
-    // Whichever way it is asked again.
+    // Then asks again in each way.
     for end in [None, Some(crash.between)] {
         let again = crash.in_place(&to, end).expect("there is nothing to do");
         assert!(again.was_clean && again.checkpoint_lsn == done.end_lsn, "{again:?}");
@@ -109,7 +109,7 @@ fn assert_recovered_until(kind: &'static str, more: &[&str]) {
     the_server_goes_on(&crash, &server);
 }
 
-/// Wherever in a block a log ends, a server starts there.
+/// A server starts wherever in a block the log ends.
 fn every_end_between_is_one(crash: &Crash) {
     for back in [1, 300, BACK_MAX] {
         let to = crash.dir.path().join("earlier");
@@ -117,7 +117,7 @@ fn every_end_between_is_one(crash: &Crash) {
         let options = RecoverOptions { to: Some(to.clone()), ..until(end, &crash.keys) };
         let done = recover(&crash.server.0, &options).expect("recovers");
         assert!(done.end_lsn <= end.0, "{done:?}");
-        // What was not committed by then is undone; tables and trees are whole.
+        // What was not committed by then is rolled back; tables and trees are intact.
         rows(&run_on(&to, &crash.server));
         fs::remove_dir_all(to).expect("removes");
     }
@@ -136,7 +136,7 @@ fn killed_before_its_end_it_goes_on_to_the_same_bytes(crash: &Crash, undisturbed
         copy(&crash.server.0, &killed);
         let mut child = child_until(&killed, crash.between, &crash.keys).spawn().expect("starts");
         std::thread::sleep(took * number / 4);
-        // It may be done already.
+        // It may have ended already.
         drop(child.kill());
         child.wait().expect("ends");
         crash.in_place(&killed, Some(crash.between)).expect("recovers");
@@ -144,7 +144,7 @@ fn killed_before_its_end_it_goes_on_to_the_same_bytes(crash: &Crash, undisturbed
     }
 }
 
-/// Kills the server. A copy of its datadir, recovered, and the server, which has recovered by itself.
+/// Kills the server. Returns a recovered copy of its datadir, and the server after its own recovery.
 pub fn recovered_beside(server: &Server, dir: &Path, recover: impl FnOnce(&Path)) -> (PathBuf, Server) {
     server.kill();
     let ours = dir.join("gone on");
@@ -153,7 +153,7 @@ pub fn recovered_beside(server: &Server, dir: &Path, recover: impl FnOnce(&Path)
     (ours, Server::again_kind(server.1, &server.0))
 }
 
-/// Over the LSNs that were dropped, with the log that took the other's place.
+/// Past the dropped LSNs, in the log that replaced the old one.
 fn the_server_goes_on(crash: &Crash, server: &Server) {
     insert(server, 1000);
     let expected = rows(server);

@@ -1,4 +1,4 @@
-//! Servers of other versions: 10.5, whose log is made of blocks, and 11.8.
+//! Other server versions: 10.5, whose log consists of blocks, and 11.8.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ fn a_server_of_11_8_starts_at_once_and_finds_what_its_own_recovery_finds() {
     (0..crashes(1)).for_each(|number| try_crash(NEW, number));
 }
 
-/// A server of 10.5 that was killed with much to recover, and its keys: it writes no page before most of its log is in use.
+/// A 10.5 server killed with much to recover, and its keys. It flushes no page before most of its log is in use.
 fn crashed(dir: &Path, is_encrypted: bool) -> (Server, KeyFiles) {
     let options = [
         "--innodb-log-file-size=64M",
@@ -54,7 +54,7 @@ fn crashed(dir: &Path, is_encrypted: bool) -> (Server, KeyFiles) {
     (server, keys)
 }
 
-/// Bytes of payload in a block, behind its header and before its checksum, or before the version of the key.
+/// Payload bytes in a block: after its header and before its checksum, or before the key version.
 const HEADER: usize = 12;
 const CHECKSUM: usize = 508;
 const KEY_VERSION: usize = 504;
@@ -65,7 +65,7 @@ struct Log {
     bytes: Vec<u8>,
     file: LogFile,
     key: Option<LogKey>,
-    /// LSNs of its checkpoint and of its end.
+    /// The LSNs of its checkpoint and its end.
     from: u64,
     end: u64,
 }
@@ -86,18 +86,18 @@ impl Log {
         MtrReader::place(&self.file, Lsn(lsn)).expect("within the file") as usize
     }
 
-    /// Where payload ends in a block.
+    /// The offset where payload ends in a block.
     fn payload_end(&self) -> usize {
         if self.key.is_some() { KEY_VERSION } else { CHECKSUM }
     }
 
-    /// The block of an LSN, not encrypted.
+    /// The decrypted block at an LSN.
     fn block(&self, lsn: u64) -> [u8; LOG_BLOCK_SIZE] {
         let found = self.bytes[self.place(lsn)..].first_chunk().expect("a block");
         plain_block(found, Lsn(lsn), self.key.as_ref()).unwrap_or([0; LOG_BLOCK_SIZE])
     }
 
-    /// Puts it back, encrypted if the log is.
+    /// Writes it back, encrypted if the log is.
     fn put(&mut self, lsn: u64, mut block: [u8; LOG_BLOCK_SIZE]) {
         if let Some(key) = &self.key {
             key.seal_block(&mut block, Lsn(lsn - lsn % LOG_BLOCK_SIZE as u64));
@@ -113,11 +113,11 @@ impl Log {
     }
 }
 
-/// Puts bytes behind the end of the log of a datadir, as its server would have written them.
+/// Appends bytes to a datadir's log as its server would have written them.
 fn append(datadir: &Path, keys: &KeyFiles, payload: &[u8]) {
     let mut log = Log::of(datadir, keys);
     let (mut end, payload_end) = (log.end, log.payload_end());
-    // The front of a mini-transaction that the server was writing when it was killed would be taken to go on from here.
+    // The beginning of a mini-transaction that the server was writing when it was killed would seem to continue here.
     for lsn in (end - end % LOG_BLOCK_SIZE as u64..).step_by(LOG_BLOCK_SIZE).skip(1) {
         if LogBlock::parse(&log.block(lsn), Lsn(lsn)).is_none() {
             break;
@@ -141,7 +141,7 @@ fn append(datadir: &Path, keys: &KeyFiles, payload: &[u8]) {
     log.write();
 }
 
-/// The front of a record of the longest kind: it says that it is longer than what follows.
+/// The beginning of a record of the longest kind: its length exceeds what follows.
 fn cut_off() -> Vec<u8> {
     // WRITE, 4000 bytes and more, to page 1 of tablespace 1.
     let mut record = vec![0x30, 0x80 | 0x10, 0, 1, 1];
@@ -149,7 +149,7 @@ fn cut_off() -> Vec<u8> {
     record
 }
 
-/// Payload that ends with the block in which the log ends: mini-transactions that do nothing.
+/// Empty mini-transactions that fill the log's last block to its end.
 fn up_to_the_next_block(log: &Log) -> Vec<u8> {
     vec![0; log.payload_end() - log.end as usize % LOG_BLOCK_SIZE]
 }
@@ -160,7 +160,7 @@ fn assert_closed_wherever_it_ends(is_encrypted: bool) {
     let log = Log::of(&server.0, &keys);
     let (end, whole) = (log.end, up_to_the_next_block(&log));
     let next = end - end % 512 + 512 + HEADER as u64;
-    // At the end of a block, behind which there is none yet; within a mini-transaction, which then was never there; both.
+    // A log that ends with a block, with none after it yet; one that ends within a mini-transaction, which then does not count; and both.
     let ends = [(whole.clone(), next), (cut_off(), end), ([whole, cut_off()].concat(), next)];
     for (number, (payload, end)) in (0..).zip(ends) {
         let folder = dir.path().join(number.to_string());
@@ -204,7 +204,7 @@ fn a_server_goes_on_with_an_encrypted_log_of_blocks_that_was_closed() {
     assert_recovered_as_by_the_server(&server, dir.path(), 0, &keys);
 }
 
-/// Recovers a datadir whose log lies as it does at each moment while it is closed: all that is needed is still there.
+/// Recovers a datadir with its log in each state that closing it passes through: everything needed is still there.
 fn assert_closing_may_be_interrupted(crashed: &Path, keys: &KeyFiles) {
     let dir = TempDir::new().expect("a directory");
     let done = dir.path().join("done");
@@ -213,7 +213,7 @@ fn assert_closing_may_be_interrupted(crashed: &Path, keys: &KeyFiles) {
     let expected = files_of(&done);
     let read = |datadir: &Path| fs::read(datadir.join("ib_logfile0")).expect("a log");
     let (before, after) = (read(crashed), read(&done));
-    // Blocks behind the end, the last one first, then the block of the end, then a slot in the file's header.
+    // The blocks after the end, the last one first, then the block with the end, then a slot in the file header.
     let block = |bytes: &[u8], number: usize| bytes[number * LOG_BLOCK_SIZE..][..LOG_BLOCK_SIZE].to_vec();
     let blocks = before.len() / LOG_BLOCK_SIZE;
     let changed: Vec<usize> =
@@ -237,7 +237,7 @@ fn assert_damage_is_refused(is_encrypted: bool) {
     let middle = whole.from + (whole.end - whole.from) / 2;
     change(&whole.path, whole.place(middle) as u64 + 100, 0x10);
     refused(true, "damaged");
-    // A block as it was before it was full; or of another version of the key.
+    // A block as it was before it was full, or with another key version.
     let mut block = log.block(middle);
     block[4..6].copy_from_slice(&100_u16.to_be_bytes());
     log.put(middle, block);
@@ -252,7 +252,7 @@ fn assert_damage_is_refused(is_encrypted: bool) {
         log.write();
         refused(false, "with version 2 of the key");
     }
-    // The log is cut off at its checkpoint: this must not pass for one with nothing to recover.
+    // A log cut off at its checkpoint must not pass as one with nothing to recover.
     log.bytes.clone_from(&whole.bytes);
     log.bytes[whole.place(whole.from)..].fill(0);
     log.write();

@@ -1,4 +1,4 @@
-//! The list of pages that the server loads when it starts: which pages are in it, and that servers load them.
+//! The list of pages that a server loads at startup: which pages it contains, and that servers load them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,7 +22,7 @@ fn recovered(datadir: &Path, options: &RecoverOptions) -> Recovered {
     recover(datadir, options).unwrap_or_else(|error| panic!("{options:?}: {error}"))
 }
 
-/// A copy of a datadir, with a list of pages if one is given.
+/// A copy of a datadir, with the given page list if any.
 fn copied(name: &str, list: Option<&str>) -> TempDir {
     let dir = TempDir::new().expect("a directory");
     copy(&datadir(name), dir.path());
@@ -42,7 +42,7 @@ fn pages_in(list: &str) -> Vec<(u32, u32)> {
     list.lines().map(page).collect()
 }
 
-/// Every page of the datadir's tablespaces, with its bytes.
+/// Every page of the datadir's tablespaces and its bytes.
 fn pages_of(datadir: &Path) -> Vec<((u32, u32), Vec<u8>)> {
     let is_tablespace =
         |name: &str| name.ends_with(".ibd") || name.ends_with(".ibu") || name == "ibdata1" || name.starts_with("undo");
@@ -73,14 +73,14 @@ fn the_list_names_each_page_that_the_log_changes_and_leaves_in_use() {
         assert_eq!((pages.len() as u64, dry.pages_to_load), (done.pages_to_load, done.pages_to_load), "{name}");
         assert!(pages.is_sorted_by(|one, next| one < next), "{name}: {list}");
         assert!(list.ends_with('\n') && !list.contains(' '));
-        // What differs is named. The first page of the system tablespace is sealed without any redo.
+        // Exactly the pages that differ are listed. The first page of the system tablespace is resealed without any redo.
         let [before, after] = [&crashed, &to].map(|datadir| pages_of(datadir));
         let (named, before): (BTreeSet<_>, BTreeSet<_>) =
             (pages.iter().copied().collect(), before.into_iter().collect());
         let there: BTreeSet<_> = after.iter().map(|(id, _)| *id).collect();
         let written = after.into_iter().filter(|page| !before.contains(page)).map(|(id, _)| id);
         let unnamed: Vec<_> = written.filter(|id| *id != (0, 0) && !named.contains(id)).collect();
-        // Pages that a file grew by, and which nobody uses yet, are zeros.
+        // Pages that extended a file and are not used yet are zeros.
         let known: BTreeSet<_> = before.into_iter().map(|(id, _)| id).collect();
         assert!(unnamed.iter().all(|id| !known.contains(id)), "{name}: {unnamed:?}");
         let missing: Vec<_> = named.difference(&there).collect();
@@ -102,12 +102,12 @@ fn the_list_is_the_same_in_place_and_in_rounds_and_belongs_to_whom_the_datadir_d
         let (listed, system) = (meta(LIST), meta("ibdata1"));
         assert_eq!((listed.uid(), listed.gid(), listed.mode()), (system.uid(), system.gid(), system.mode()));
         assert!(!at_once.path().join("ib_buffer_pool.incomplete").exists());
-        // One that was killed before it closed the log has left its own list, and perhaps a half one.
+        // A run killed before it closed the log has left its own list, perhaps half of one.
         let killed = copied(name, Some(&list));
         fs::write(killed.path().join("ib_buffer_pool.incomplete"), "0,").expect("writes");
         recovered(killed.path(), &RecoverOptions::default());
         assert_eq!(files_of(killed.path()), files_of(at_once.path()), "{name}");
-        // Now it is clean.
+        // Now the datadir is clean.
         fs::write(at_once.path().join(LIST), "3,1\n").expect("writes");
         let again = recovered(at_once.path(), &RecoverOptions::default());
         assert!(again.was_clean && again.pages_to_load == 0 && list_of(at_once.path()) == "3,1\n", "{again:?}");
@@ -122,7 +122,7 @@ fn what_the_server_listed_at_its_last_shutdown_follows_behind() {
         recovered(plain.path(), &RecoverOptions::default());
         let list = list_of(plain.path());
         let first = list.lines().next().expect("a page");
-        // A page in the log, pages of a tablespace that no log and no file knows, and the end of a list that was cut off.
+        // A page in the log, pages of a tablespace that is in no log or file, and a list whose end was cut off.
         let old = format!("7777,1\n{first}\n7777,0\n77");
         let dir = copied(name, Some(&old));
         fs::set_permissions(dir.path().join(LIST), std::os::unix::fs::PermissionsExt::from_mode(0o600))
@@ -137,7 +137,7 @@ fn what_the_server_listed_at_its_last_shutdown_follows_behind() {
         let without = copied(name, None);
         recovered(without.path(), &RecoverOptions { warm: false, ..RecoverOptions::default() });
         assert!(!without.path().join(LIST).exists(), "{name}");
-        // A directory of this name is not the server's, and a list elsewhere is that of another datadir.
+        // A directory with this name is not the server's list, and a list elsewhere belongs to another datadir.
         let (odd, other) = (copied(name, None), copied(name, Some("7777,1\n")));
         fs::create_dir(odd.path().join(LIST)).expect("made");
         assert_eq!(recovered(odd.path(), &RecoverOptions::default()).pages_to_load, 0, "{name}");
@@ -148,8 +148,8 @@ fn what_the_server_listed_at_its_last_shutdown_follows_behind() {
     }
 }
 
-/// Writes no changed page before it must, and each commit to its log. MySQL writes pages when it has nothing else to do; MariaDB when a
-/// tenth of its log is in use, adaptive flushing or not: a slow machine kills them after that.
+/// Flushes no page before it must, and writes each commit to the log. By default MySQL flushes pages when idle, and MariaDB when a tenth of
+/// its log is in use, even without adaptive flushing. A slow machine would kill them only after that.
 const LAZY: [&str; 6] = [
     "--innodb-adaptive-flushing=OFF",
     "--innodb-adaptive-flushing-lwm=70",
@@ -161,14 +161,14 @@ const LAZY: [&str; 6] = [
 const LOADS: &str = "--innodb-buffer-pool-load-at-startup=ON";
 const LOADED_WITHIN: Duration = Duration::from_secs(300);
 
-/// The pages of a tablespace that a server on this datadir has in memory once it has loaded the list.
+/// The pages of a tablespace that are in memory once a server on this datadir has loaded the list.
 fn in_memory(kind: &'static str, datadir: &Path, space: u32) -> BTreeSet<(u32, u32)> {
     let server = Server(datadir.to_path_buf(), kind);
     script("server.sh", &[kind, "start", server.path(), LOADS]);
     let start = Instant::now();
     loop {
         let status = server.ask("SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_load_status'");
-        // Without a list there is none to open.
+        // Without a list, the server has none to open.
         if status.contains("load completed at") || status.contains("Cannot open") {
             break;
         }

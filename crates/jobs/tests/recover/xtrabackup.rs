@@ -1,7 +1,8 @@
-//! Backups of xtrabackup, which runs on no system that the tests run on: they are taken from a live server here as the tool takes them. Its
-//! source and documents say what lies in a backup, and what its `--prepare` does with the copied log before a server recovers from it.
+//! Backups of xtrabackup. The tool runs on no system that the tests run on, so we take them from a live server as the tool does. Its source
+//! and documentation say what a backup contains, and what `--prepare` does with the copied log before a server recovers from it.
 //!
-//! Source: Percona XtraBackup 8.4, `redo_log.cc` (the copy and its header), `xtrabackup.cc` (notes; how the copy becomes a log again).
+//! Source: Percona XtraBackup 8.4, `redo_log.cc` (the copy and its header), `xtrabackup.cc` (notes; how the copy is turned back into a
+//! log).
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -29,9 +30,9 @@ use crate::{KeptOnFailure, assert_sound, files_of, findings_of};
 
 pub const COPY: &str = "xtrabackup_logfile";
 pub const NOTE: &str = "xtrabackup_checkpoints";
-/// A flag in a log file's header: the log goes on in the next file.
+/// A flag in a log file's header: the log continues in the next file.
 const FULL: u32 = 8;
-/// A log in which the whole backup has room, as for every tool that copies a log; and nothing is written before it must, so that there is
+/// A log large enough for the whole backup, as every tool that copies a log needs. No page is flushed before it must be, so that there is
 /// much to apply.
 pub const OPTIONS: [&str; 6] = [
     "--innodb-redo-log-capacity=1G",
@@ -41,10 +42,10 @@ pub const OPTIONS: [&str; 6] = [
     "--innodb-max-dirty-pages-pct-lwm=0",
     "--innodb-idle-flush-pct=0",
 ];
-/// A machine may be slow: longer than any wait here takes.
+/// Longer than any wait here takes on a slow machine.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// A connection that holds a lock for as long as it is open.
+/// A connection that holds a lock while it is open.
 struct Session {
     client: Child,
     statements: ChildStdin,
@@ -60,7 +61,7 @@ impl Session {
         Self { client, statements, answers: BufReader::new(answers) }
     }
 
-    /// Runs statements of which the last returns one line.
+    /// Runs statements, the last of which returns one line.
     fn ask(&mut self, sql: &str) -> String {
         self.statements.write_all(sql.as_bytes()).and_then(|()| self.statements.write_all(b";\n")).expect("writes");
         self.statements.flush().expect("writes");
@@ -99,7 +100,7 @@ fn seal(header: &mut [u8]) {
     }
 }
 
-/// Where a copy of the log begins, and the header that it gets.
+/// The LSN at which a copy of the log begins, and its header.
 fn start_of_copy(datadir: &Path) -> (Lsn, Vec<u8>) {
     let started = Instant::now();
     loop {
@@ -110,11 +111,11 @@ fn start_of_copy(datadir: &Path) -> (Lsn, Vec<u8>) {
             for slot in [LOG_CHECKPOINT_1, LOG_CHECKPOINT_2] {
                 be::put_u64(&mut header, slot + LOG_CHECKPOINT_LSN, checkpoint.lsn.0).expect("room");
             }
-            // The header of the checkpoint's file, which may be full, though the log goes on in this one file.
+            // The header of the checkpoint's file. It may be marked full, although the copy continues in this one file.
             let flags = be::u32_at(&header, LOG_HEADER_FLAGS).expect("flags");
             be::put_u32(&mut header, LOG_HEADER_FLAGS, flags | FULL).expect("room");
             seal(&mut header);
-            // The tool writes its name last, so that the checksum no longer fits.
+            // The tool writes its name last, so the checksum no longer matches.
             header[LOG_HEADER_CREATOR..LOG_HEADER_CREATOR + 25].copy_from_slice(b"xtrabkup 261123 20:10:00\0");
             return (checkpoint.lsn, header);
         }
@@ -122,7 +123,7 @@ fn start_of_copy(datadir: &Path) -> (Lsn, Vec<u8>) {
     }
 }
 
-/// The log's blocks from that of `from` on, and where they end.
+/// The log's blocks starting with the one that contains `from`, and their end.
 fn blocks(datadir: &Path, from: Lsn) -> (Vec<u8>, Lsn) {
     let files = log_files(datadir);
     let (mut all, mut at) = (Vec::new(), block_start(from));
@@ -144,7 +145,7 @@ fn blocks(datadir: &Path, from: Lsn) -> (Vec<u8>, Lsn) {
     (all, at)
 }
 
-/// Copies a tablespace that a server writes: pages that were caught half written are read again.
+/// Copies a tablespace in use by a server. Torn pages are read again.
 pub fn copy_tablespace(from: &Path, to: &Path) {
     let mut bytes = fs::read(from).expect("reads");
     let format = SpaceFormat::from_page0(&bytes).expect("the format of its pages");
@@ -165,7 +166,7 @@ pub fn is_tablespace(name: &str) -> bool {
     name.ends_with(".ibd") || name.ends_with(".ibu") || name.starts_with("ibdata") || name.starts_with("undo_")
 }
 
-/// Copies what belongs to a backup.
+/// Copies the files that belong to a backup.
 pub fn copy_files(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("makes the directory");
     for entry in fs::read_dir(from).expect("a directory").flatten() {
@@ -182,12 +183,12 @@ pub fn copy_files(from: &Path, to: &Path) {
     }
 }
 
-/// Takes a backup of a server, as the tool does.
+/// Takes a backup of a server as the tool does.
 pub fn back_up(server: &Server, to: &Path) {
     back_up_with(server, to, &|| {}, &|| copy_files(&server.0, to));
 }
 
-/// The same, with what is done before the server is kept from changing definitions, and after that.
+/// The same, with actions before and after definitions are locked.
 pub fn back_up_with(server: &Server, to: &Path, before: &dyn Fn(), after: &dyn Fn()) {
     let (checkpoint, header) = start_of_copy(&server.0);
     before();
@@ -219,8 +220,8 @@ pub fn back_up_with(server: &Server, to: &Path, before: &dyn Fn(), after: &dyn F
     fs::write(to.join("xtrabackup_info"), info).expect("writes");
 }
 
-/// Makes the copied log the server's again, as the tool's `--prepare` does: the server then recovers by itself. Ours is not the tool's, and
-/// takes the file for full if it says so.
+/// Turns the copied log back into the server's, as the tool's `--prepare` does, so that the server can recover. Unlike the server built
+/// into the tool, ours honours the flag that marks a file as full.
 pub fn make_log_of_copy(backup: &Path) {
     let mut log = fs::read(backup.join(COPY)).expect("reads");
     let checkpoint = Lsn(be::u64_at(&log, LOG_CHECKPOINT_1 + LOG_CHECKPOINT_LSN).expect("a checkpoint"));
@@ -238,7 +239,7 @@ fn refusal(backup: &Path) -> RecoverError {
     recover(backup, &RecoverOptions { dry_run: true, ..RecoverOptions::default() }).expect_err("is refused")
 }
 
-/// A tablespace whose first page is damaged is not one that the backup is without. Some no backup is without.
+/// A tablespace with a damaged first page is not treated as missing. Some tablespaces no backup can lack.
 fn assert_needed(backup: &Path, name: &str) {
     let (path, aside) = (backup.join(name), backup.join("aside"));
     let mut first = vec![0; 200];
@@ -260,7 +261,7 @@ fn assert_needed(backup: &Path, name: &str) {
     fs::rename(&aside, &path).expect("renames");
 }
 
-/// What cannot be a whole backup, or is one of a kind that is not ours to prepare, is refused before anything is written.
+/// An incomplete backup, or one of a kind that we cannot prepare, is refused before anything is written.
 fn assert_refused(backup: &Path) {
     let note = fs::read_to_string(backup.join(NOTE)).expect("reads");
     fs::write(backup.join(NOTE), note.replace("full-backuped", "incremental")).expect("writes");
@@ -320,7 +321,7 @@ fn a_backup_that_xtrabackup_took_is_prepared() {
     assert!(fs::read_to_string(ours.join(NOTE)).expect("reads").contains("backup_type = full-prepared"));
     assert!(run(&ours, RecoverOptions::default()).was_clean, "there is nothing more to do");
     assert_sound(&ours, &KeyFiles::default());
-    // A run may be killed when the new log is there already, and the note does not say so yet.
+    // A run may be killed after the new log is in place and before the note says so.
     let prepared = files_of(&ours);
     for name in [COPY, NOTE] {
         fs::copy(backup.join(name), ours.join(name)).expect("copies");
@@ -334,11 +335,12 @@ fn a_backup_that_xtrabackup_took_is_prepared() {
     assert_same_content(&content(&ours, 16), &content(&theirs, 16), 0);
 }
 
-/// Keeps the server between the binary log and the engine's commit: for a replica that is to confirm, and is not there.
+/// Makes the server wait between the binary log and the engine's commit: it waits for the acknowledgement of a semi-synchronous replica
+/// that does not exist.
 const STALL: &str = "INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'; SET GLOBAL rpl_semi_sync_source_timeout = 1000000000; \
                      SET GLOBAL rpl_semi_sync_source_enabled = ON;";
 
-/// The files of a server that was killed, as a backup.
+/// The files of a killed server, as a backup.
 fn back_up_killed(server: &Server, to: &Path) {
     let (checkpoint, header) = start_of_copy(&server.0);
     copy_files(&server.0, to);
@@ -378,7 +380,7 @@ fn the_servers_binary_log_in_a_backup_decides_about_prepared_transactions() {
         assert_eq!((done.waiting.given_up, done.waiting.for_server), (given_up, 1 - given_up), "{done:?}");
         server.lend_options(backup);
         if given_up > 0 {
-            // A server whose binary logs are there, but in no index, does not start.
+            // A server with binary logs that are in no index does not start.
             let logs = fs::read_dir(backup).expect("a directory").flatten().map(|entry| entry.path());
             let is_log =
                 |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("bin."));

@@ -1,9 +1,9 @@
-//! Incremental backups of xtrabackup, put into the full one they follow. A copy of the server's files is taken as for a full backup, and the
-//! increment is made of it as the tool makes one: every page whose LSN is not below that of the backup before, file by file. So there is a
-//! full backup of the very same moment, which the server itself recovers: both must hold the same.
+//! Incremental backups of xtrabackup, applied to the full one that they follow. The server's files are copied as for a full backup, and the
+//! increment is made from that copy as the tool makes one: file by file, every page whose LSN is not below that of the previous backup. So
+//! there is a full backup of the same moment, which a server recovers, and both must have the same content.
 //!
-//! Source: Percona XtraBackup 8.0 and 8.4, `write_filt.cc` (deltas and their notes), `xtrabackup.cc` (notes; how deltas are applied, and
-//! which files go), `backup_copy.cc` (all other files).
+//! Source: Percona XtraBackup 8.0 and 8.4, `write_filt.cc` (deltas and their metadata), `xtrabackup.cc` (notes; how deltas are applied,
+//! which files are removed), `backup_copy.cc` (all other files).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,14 +27,14 @@ use crate::{KeptOnFailure, assert_sound, files_of};
 
 pub const COLUMNS: &str = "(id INT PRIMARY KEY AUTO_INCREMENT, a INT, b TEXT)";
 
-/// A value of a backup's note.
+/// A value from a backup's checkpoint file.
 pub fn lsn(backup: &Path, key: &str) -> u64 {
     let note = fs::read_to_string(backup.join(NOTE)).expect("a note");
     let value = note.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "));
     value.expect("a value").parse().expect("an LSN")
 }
 
-/// The pages of a tablespace that were changed since an LSN, as the tool stores them, and its note of them.
+/// The pages of a tablespace changed since an LSN, as the tool stores them, and their metadata file.
 fn delta_of(tablespace: &[u8], from: u64) -> (Vec<u8>, String) {
     let format = SpaceFormat::from_page0(tablespace).expect("a tablespace");
     let size = format.physical().bytes();
@@ -63,7 +63,7 @@ fn delta_of(tablespace: &[u8], from: u64) -> (Vec<u8>, String) {
     (delta, format!("page_size = {size}\nzip_size = {zip} \nspace_id = {space}\nspace_flags = {flags}\n"))
 }
 
-/// Makes an increment of a copy of the whole server.
+/// Makes an increment from a copy of the whole server.
 pub fn increment_of(whole: &Path, from: u64, to: &Path) {
     fs::create_dir_all(to).expect("makes the directory");
     for entry in fs::read_dir(whole).expect("a directory").flatten() {
@@ -84,7 +84,7 @@ pub fn increment_of(whole: &Path, from: u64, to: &Path) {
     }
 }
 
-/// Asks until the server answers so.
+/// Repeats the query until the server gives this answer.
 fn wait_for(server: &Server, question: &str, answer: &str) {
     let started = Instant::now();
     loop {
@@ -97,7 +97,7 @@ fn wait_for(server: &Server, question: &str, answer: &str) {
     }
 }
 
-/// Waits until the load has changed definitions once more.
+/// Waits until the load has changed definitions again.
 fn wait_for_load(server: &Server) {
     let newest = || {
         let names = fs::read_dir(server.0.join("shop")).expect("a directory").flatten().map(|entry| entry.file_name());
@@ -111,7 +111,7 @@ fn wait_for_load(server: &Server) {
     }
 }
 
-/// Has the server write its pages until its checkpoint is behind the end of a backup, so that the next one begins elsewhere.
+/// Makes the server flush pages until its checkpoint is past the end of a backup, so that the next one begins at another LSN.
 pub fn move_checkpoint(server: &Server, backup: &Path) {
     let last = lsn(backup, "last_lsn");
     server.ask("SET GLOBAL innodb_max_dirty_pages_pct = 0");
@@ -121,7 +121,7 @@ pub fn move_checkpoint(server: &Server, backup: &Path) {
     server.ask("SET GLOBAL innodb_max_dirty_pages_pct = 99");
 }
 
-/// Has the server truncate an undo tablespace, which then has another number.
+/// Makes the server truncate an undo tablespace, which then has another space id.
 pub fn truncate_undo(server: &Server, name: &str) {
     let about = |what: &str| format!("SELECT {what} FROM information_schema.innodb_tablespaces WHERE name = '{name}'");
     let before = server.ask(&about("space"));
@@ -170,7 +170,7 @@ fn at_last(server: &Server) {
     ));
 }
 
-/// The increments whose pages the log alone makes: the server has not written the first page since it created the file.
+/// Increments with pages that only the log creates: the server has not written the first page since it created the file.
 fn new_without_head(increment: &Path) -> Vec<PathBuf> {
     let (files, mut found) = (files_of(increment), Vec::new());
     for (name, _, _) in files.iter().filter(|(name, _, _)| name.ends_with(".delta")) {
@@ -215,7 +215,7 @@ impl Taken {
         server.kill();
         client.wait().expect("it loses its server");
         println!("{:?} have no first page yet", new_without_head(&taken.of("inc2")).len());
-        // What a server with a binary log has: the tool copies the newest, and an index that names no other.
+        // A server's binary log: the tool copies the newest file, and an index that lists only this one.
         for (backup, number) in [("full", 7), ("inc1", 9), ("inc2", 11)] {
             let name = format!("binlog.{number:06}");
             fs::write(taken.of(backup).join(&name), backup).expect("writes");
@@ -231,7 +231,7 @@ impl Taken {
         }
     }
 
-    /// Nothing is written, and the words are these.
+    /// Asserts that nothing is written, and that the error has these words.
     fn is_refused(&self, full: &str, increments: &[&str], words: &[&str]) -> RecoverError {
         let (before, to) = (files_of(&self.of(full)), self.of("refused"));
         let options = RecoverOptions { to: Some(to.clone()), ..self.options(increments) };
@@ -268,7 +268,7 @@ fn come_to_what_the_server_recovers(taken: &Taken) {
     let mut binlogs: Vec<_> = binlogs.filter(|name| name.to_string_lossy().starts_with("binlog")).collect();
     binlogs.sort();
     assert_eq!(binlogs, ["binlog.000011", "binlog.index"], "those of the last increment");
-    // The same files as after recovering the full backup of that moment.
+    // Asserts that the files are those of the recovered full backup of that moment.
     let direct = taken.of("direct");
     run(&whole, RecoverOptions { to: Some(direct.clone()), ..RecoverOptions::default() });
     let names = |dir: &Path| {
@@ -278,7 +278,7 @@ fn come_to_what_the_server_recovers(taken: &Taken) {
     assert_eq!(names(&ours), names(&direct));
 }
 
-/// One after the other, and what a run left that died within the first: the same bytes.
+/// One after the other, or continued after a run that died within the first: the same bytes.
 fn comes_to_the_same_in_place(taken: &Taken) {
     let (ours, steps) = (files_of(&taken.of("ours")), taken.of("steps"));
     copy(&taken.of("full"), &steps);
@@ -307,7 +307,7 @@ fn comes_to_the_same_in_place(taken: &Taken) {
     }
 }
 
-/// Writes some sectors of an increment's pages into the files that have the same name and number. How many pages.
+/// Writes some sectors of an increment's pages into the files with the same name and space id. Returns the number of pages.
 fn mix(increment: &Path, half: &Path, random: &mut u64) -> usize {
     let mut mixed = 0;
     for (name, _, _) in files_of(increment).iter().filter(|(name, _, _)| name.ends_with(".delta")) {
@@ -354,7 +354,7 @@ fn what_does_not_follow_is_refused(taken: &Taken) {
     taken.is_refused("full", &["bad.from"], &["does not follow"]);
     bad("bad.tool", "xtrabackup_info", &|info| info.replace("xtrabackup", "mariadb-backup"));
     taken.is_refused("full", &["bad.tool"], &["mariadb-backup", "a backup of xtrabackup"]);
-    // A full backup without a table of which the increment has only what changed: nothing.
+    // The full backup lacks a table of which the increment has only the changes.
     copy(&taken.of("full"), &taken.of("less"));
     fs::remove_file(taken.of("less").join("sys/sys_config.ibd")).expect("removes");
     let error = taken.is_refused("less", &["inc1"], &["sys/sys_config.ibd.delta", "does not hold"]);
@@ -400,7 +400,7 @@ fn what_is_damaged_is_refused(taken: &Taken) {
     attack("whole", &["a whole tablespace"], &|dir| fs::write(dir.join("mine/x.ibd"), "x").expect("writes"));
 }
 
-/// A backup that is not as innokit left it takes no increments.
+/// A backup modified since innokit recovered it accepts no increments.
 fn what_others_prepared_is_refused(taken: &Taken) {
     let theirs = taken.of("tool");
     copy(&taken.of("full"), &theirs);
@@ -425,7 +425,7 @@ fn others(server: &Server) -> BTreeMap<String, String> {
     let answers = |table: &str| questions.map(|question| server.ask(&format!("{question} {table}"))).concat();
     let mut all: BTreeMap<_, _> = tables.lines().map(|table| (table.to_owned(), answers(table))).collect();
     assert!(all.values().all(|text| text.contains("\tcheck\tstatus\tOK")), "{all:?}");
-    // Those of the load, which it lets go again, may be empty already.
+    // Undo tablespaces that the load creates and drops may be empty already.
     let undo = "SELECT name, state FROM information_schema.innodb_tablespaces WHERE space_type = 'Undo' AND name NOT LIKE 'more%' ORDER BY 1";
     all.insert("undo".to_owned(), server.ask(undo));
     all

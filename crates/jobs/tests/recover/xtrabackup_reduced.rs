@@ -1,8 +1,8 @@
-//! Backups of xtrabackup that were taken while tables came, went and changed their names (`--lock-ddl=REDUCED`): files are copied at one
-//! moment and looked at again at a later one. What differs then, the tool copies or notes. The server recovers a full copy of the later
-//! moment: both must hold the same.
+//! Backups of xtrabackup taken while tables were created, dropped and renamed (`--lock-ddl=REDUCED`): files are copied at one moment and
+//! examined again later. The tool then copies or notes the differences. A server recovers a full copy of the later moment, and both must
+//! have the same content.
 //!
-//! Source: Percona XtraBackup 8.4, `ddl_tracker.cc`. It learns from the log what happened; here the numbers of the files tell.
+//! Source: Percona XtraBackup 8.4, `ddl_tracker.cc`. The tool learns from the log what happened; here the space ids of the files tell.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -34,7 +34,7 @@ fn tables(server: &Server) {
     ));
 }
 
-/// While the files are being copied, or were.
+/// DDL that runs while the files are being copied.
 fn meanwhile(server: &Server) {
     server.ask(&format!(
         "RENAME TABLE mine.one TO mine.away, mine.two TO mine.one, mine.away TO mine.two; INSERT INTO mine.one (a, b) VALUES (1, 'was two');
@@ -48,7 +48,7 @@ fn meanwhile(server: &Server) {
     truncate_undo(server, "spare");
 }
 
-/// The tablespaces by their numbers.
+/// The tablespaces by space id.
 fn numbers(dir: &Path) -> BTreeMap<u32, String> {
     let files =
         files_of(dir).into_iter().filter(|(name, _, _)| is_tablespace(name.rsplit('/').next().expect("a name")));
@@ -58,7 +58,7 @@ fn numbers(dir: &Path) -> BTreeMap<u32, String> {
     files.filter_map(|(name, _, _)| Some((number(&name)?, name))).collect()
 }
 
-/// Adds the notes, and the new files with this ending, that make of the earlier files what the later are.
+/// Adds the notes and the new files (with this extension) that turn the earlier files into the later ones.
 fn note_changes(earlier: &Path, later: &Path) {
     let (was, is) = (numbers(earlier), numbers(later));
     let place = |name: &str| Path::new(name).parent().expect("a directory").to_path_buf();
@@ -67,7 +67,7 @@ fn note_changes(earlier: &Path, later: &Path) {
         let note = |kind: &str| earlier.join(place(name)).join(format!("{number}.{kind}"));
         match is.get(number) {
             None => fs::write(note("del"), "").expect("writes"),
-            // What is rebuilt as well is copied again, and the older file goes.
+            // A table that was also rebuilt is copied again, and its older file is to be removed.
             Some(now) if now != name && rebuilt(now) => fs::write(note("del"), "").expect("writes"),
             Some(now) if now != name => fs::write(note("ren"), format!("1\n{now}")).expect("writes"),
             Some(_) => {}
@@ -80,7 +80,7 @@ fn note_changes(earlier: &Path, later: &Path) {
     }
 }
 
-/// Takes a backup of a server that goes on changing definitions: as the tool has it, and a whole one of its end.
+/// Takes a backup of a server that keeps changing definitions: one in the tool's form, and a full copy of its end.
 fn back_up_reduced(server: &Server, to: &Path, whole: &Path) {
     let before = || {
         copy_files(&server.0, to);
@@ -96,7 +96,7 @@ fn back_up_reduced(server: &Server, to: &Path, whole: &Path) {
     }
 }
 
-/// Names what an increment has of new files as the tool does: `t.ibd.new` became a whole file there.
+/// Names the new files of an increment as the tool does: `t.ibd.new` became a whole file there.
 fn made_of_deltas(increment: &Path, whole: &Path, from: u64) {
     let news: Vec<String> =
         files_of(increment).into_iter().map(|(name, _, _)| name).filter(|name| name.ends_with(".new")).collect();

@@ -1,8 +1,9 @@
-//! A load that writes redo of every kind: all row formats, splits and merges, blobs, rollback, and tables that come, go and change.
+//! A load that writes every kind of redo: all row formats, splits and merges, blobs, rollback, and tables that are created, altered and
+//! dropped.
 
 use std::fmt::Write;
 
-/// The tables' names and how they are stored. Compressed pages are half a page: every page size to 16 KiB has them.
+/// The tables' names and storage options. Compressed pages are half a page, which every page size up to 16 KiB allows.
 const TABLES: [(&str, &str); 6] = [
     ("dynamic", ""),
     ("redundant", "ROW_FORMAT=REDUNDANT"),
@@ -13,16 +14,16 @@ const TABLES: [(&str, &str); 6] = [
 ];
 const COLUMNS: &str = "id INT PRIMARY KEY AUTO_INCREMENT, a INT, b VARCHAR(120), c TEXT, KEY (a), KEY (b)";
 
-/// How the names of tables begin that are made after every other table was changed.
+/// The name prefix of tables created after every other table was changed.
 pub const COMES_LATER: &str = "later_";
 
-/// The tables that are there from the start on.
+/// The tables that exist from the start.
 #[allow(dead_code, reason = "not every test asks for them")]
 pub fn names() -> Vec<&'static str> {
     TABLES.iter().map(|(name, _)| *name).chain(["blobs", "places", "words"]).collect()
 }
 
-/// Rows by the hundred thousand, in the order of their keys and against it: about 160 MB of redo each `times`.
+/// Hundreds of thousands of rows in ascending and descending key order: about 160 MB of redo per `times`.
 #[allow(dead_code, reason = "not every test needs them")]
 pub fn bulk(times: u32) -> String {
     let mut sql = tables();
@@ -51,12 +52,12 @@ pub fn tables() -> String {
     sql
 }
 
-/// More of it than any server gets through before it is killed.
+/// More than any server gets through before it is killed.
 pub fn changes() -> String {
     rounds(1..20_000)
 }
 
-/// Some of it.
+/// A part of the load.
 pub fn rounds(rounds: std::ops::Range<u32>) -> String {
     let mut sql = String::from("USE shop;\n");
     for round in rounds {

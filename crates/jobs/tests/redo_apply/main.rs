@@ -1,7 +1,7 @@
-//! Redo applied by this program against redo applied by the server: the datadir of a server that was killed under load, page by page.
+//! Compares redo applied by innokit with redo applied by the server, page by page, on datadirs of servers killed under load.
 //!
-//! The other recovery is that of the server's own backup tool on a copy: it applies the redo and writes the pages, but rolls
-//! nothing back and purges nothing, so that whatever the load was doing when it was killed, the pages must be the same.
+//! The reference is the server's own backup tool on a copy. It applies the redo and writes the pages, but rolls nothing back and purges
+//! nothing. So the pages must be equal, whatever the load was doing when the server was killed.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -24,8 +24,8 @@ use replay::{Log, Seen, compare};
 use server::{Server, copy, datadir, repository, script};
 use tempfile::TempDir;
 
-/// Recovers the datadir by the server's backup tool, which wants to be told that it is a backup, and how the server was set up. Returns
-/// whether the tool could.
+/// Recovers the datadir with the server's backup tool, which needs the notes of a backup and the server's options. Returns whether it
+/// succeeded.
 fn prepare(kind: &str, datadir: &Path, settings: &[&str]) -> bool {
     let config = ["[mysqld]", "innodb_data_file_path=ibdata1:12M:autoextend", "innodb_undo_directory=./"];
     fs::write(datadir.join("backup-my.cnf"), [&config, settings, &[""]].concat().join("\n")).expect("writes");
@@ -41,7 +41,7 @@ fn prepare(kind: &str, datadir: &Path, settings: &[&str]) -> bool {
     output.status.success()
 }
 
-/// Replays `crashed`, and holds the pages against those that the server's tool makes of a copy.
+/// Replays `crashed`, and compares the pages with those that the server's tool recovers in a copy.
 fn assert_same_as_server(crashed: &Path, keys: &KeyStore, settings: &[&str]) -> Seen {
     assert_same_as("mariadb", crashed, keys, settings)
 }
@@ -50,8 +50,8 @@ fn assert_same_as(kind: &str, crashed: &Path, keys: &KeyStore, settings: &[&str]
     same_as(kind, crashed, keys, settings).expect("the tool prepares what the crash left")
 }
 
-/// The same for a crash made here. The tool of 10.5 cannot prepare every crash: it ended after one that came within an ALTER TABLE whose new
-/// file was still empty. It is the judge, so it gets another one.
+/// The same for a new crash. The tool of 10.5 cannot prepare every crash: it aborted after one within an ALTER TABLE whose new file was
+/// still empty. Without a judge there is no verdict, so crash again.
 fn assert_same_as_of_crash(
     kind: &'static str,
     dir: &Path,
@@ -77,7 +77,7 @@ fn same_as(kind: &str, crashed: &Path, keys: &KeyStore, settings: &[&str]) -> Op
     let seen = compare(crashed, copy_dir.path(), keys);
     println!("{seen:#?}");
     assert_eq!(seen.different, Vec::<String>::new(), "of {} pages", seen.equal);
-    // The tool leaves a log of one record, which ends where the log ended before; or none, and says in the first page where it ended.
+    // The tool leaves a log with one record that ends where the old log ended. Or it leaves no log, and stores that LSN in the first page.
     let end =
         if kind == OLD { flush_lsn(copy_dir.path()) } else { Log::read(copy_dir.path()).file.checkpoint.lsn.0 + 16 };
     assert_eq!(end, seen.end, "both found the same end of the log");
@@ -85,10 +85,10 @@ fn same_as(kind: &str, crashed: &Path, keys: &KeyStore, settings: &[&str]) -> Op
     Some(seen)
 }
 
-/// A server whose log is made of blocks.
+/// Servers whose log consists of blocks.
 const OLD: &str = "mariadb105";
 
-/// What the first page of the system tablespace says of the end of the log.
+/// The end of the log according to the first page of the system tablespace.
 fn flush_lsn(datadir: &Path) -> u64 {
     let bytes = fs::read(datadir.join("ibdata1")).expect("reads");
     u64::from_be_bytes(bytes[26..34].try_into().expect("8 bytes"))
@@ -101,8 +101,8 @@ fn pages_of_a_crashed_server_become_what_its_own_recovery_makes_of_them() {
     assert_same_as_server(&crashed, &KeyStore::new(), &[]);
 }
 
-/// Options of a server that writes no changed page before it must, not even when it has nothing else to do (`lwm=0`) or a tenth of its log
-/// is in use (the other `lwm`), and has log enough that it need not. Any other may have written every page just before it is killed, and then there is nothing left to replay.
+/// Options of a server that flushes no page before it must, not even when idle (`lwm=0`) or when a tenth of its log is in use (the other
+/// `lwm`), with enough log that it never must. Otherwise it might flush every page just before it is killed and leave nothing to replay.
 const LEAVES_PAGES_UNWRITTEN: [&str; 6] = [
     "--innodb-log-file-size=256M",
     "--innodb-adaptive-flushing=OFF",
@@ -112,10 +112,10 @@ const LEAVES_PAGES_UNWRITTEN: [&str; 6] = [
     "--innodb-buffer-pool-size=512M",
 ];
 
-/// How long the load runs on before the server is killed.
+/// How long the load continues before the server is killed.
 const LOAD: Duration = Duration::from_secs(3);
 
-/// A server that was killed while pages that it had changed were still to be written.
+/// A server killed before it wrote the pages that it had changed.
 fn crashed(datadir: &Path, options: &[&str]) -> Server {
     crashed_kind("mariadb", datadir, options)
 }
@@ -150,14 +150,14 @@ fn pages_of_every_other_size_become_what_the_server_makes_of_them() {
     for size in ["4k", "8k", "32k", "64k"] {
         let dir = TempDir::new().expect("a directory");
         let setting = format!("innodb_page_size={size}");
-        // The largest pages cannot be compressed: those tables are made without it.
+        // The largest pages cannot be compressed, so these tables are created uncompressed.
         let server = crashed(&dir.path().join("data"), &[&format!("--{setting}"), "--innodb-strict-mode=OFF"]);
         let seen = assert_same_as_server(&server.0, &KeyStore::new(), &[&setting]);
         assert!(seen.equal > 0, "changed pages were still unwritten");
     }
 }
 
-/// The options that encrypt log and tables by the keys in `folder`, for the server and for its backup tool.
+/// The options for the server and its backup tool that encrypt log and tables with the keys in `folder`.
 fn encryption(kind: &str, folder: &Path, cipher: &str) -> (KeyStore, Vec<String>, Vec<String>) {
     let path = folder.join("keys");
     let text = "1;770A8A65DA156D24EE2A093277530142\n2;18420B5CBA31CCDFFE9716E91EB61374D05914F3ADE23E03\n";

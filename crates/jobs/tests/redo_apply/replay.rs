@@ -1,4 +1,4 @@
-//! Applies the redo of a crashed datadir in memory, and holds every page against another recovery of it.
+//! Applies the redo of a crashed datadir in memory, and compares every page with another recovery.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,33 +17,33 @@ use redo::mariadb::{LogFile, START_OFFSET};
 use redo::mtr_reader::MtrReader;
 use redo::record::RedoRecord;
 
-/// What was seen.
+/// The comparison's counts.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub mtrs: u64,
     pub records: BTreeMap<&'static str, u64>,
-    /// Where the log ends.
+    /// The end of the log.
     pub end: u64,
-    /// Pages with redo whose recovered bytes are those of the other recovery.
+    /// Pages with redo that are byte-identical after both recoveries.
     pub equal: u64,
-    /// Pages that had all of their redo already.
+    /// Pages that contained all of their redo already.
     pub unchanged: u64,
     /// Pages that are no longer in use.
     pub freed: u64,
-    /// Pages of tablespaces that the other recovery has not.
+    /// Pages of tablespaces that the other recovery lacks.
     pub gone: u64,
-    /// Pages made without reading what lay in their place.
+    /// Pages initialised without reading their old content.
     pub void: u64,
     pub compressed: u64,
     pub page_compressed: u64,
     pub encrypted: u64,
-    /// Of these, which were encrypted here once more, and came to the server's bytes.
+    /// The pages among these that we encrypted again, with the server's bytes as the result.
     pub encrypted_again: u64,
-    /// What differs.
+    /// The differences.
     pub different: Vec<String>,
 }
 
-/// The log of a datadir, whole.
+/// A datadir's whole log.
 pub struct Log {
     pub file: LogFile,
     header: Vec<u8>,
@@ -58,7 +58,7 @@ impl Log {
         Self { file, header, bytes }
     }
 
-    /// Once around the ring from `lsn` on.
+    /// One lap around the ring from `lsn`.
     fn ring(&self, lsn: Lsn) -> [&[u8]; 2] {
         let place = MtrReader::place(&self.file, lsn).expect("within the file") as usize;
         [&self.bytes[place..], &self.bytes[self.file.payload_start() as usize..place]]
@@ -115,7 +115,7 @@ fn head_of(path: &Path) -> Vec<u8> {
     read(&file, 0, 1 << 16)
 }
 
-/// Up to `len` bytes; what the file has not got reads as zeros, as it would once the file is extended.
+/// Reads `len` bytes. Bytes beyond the end of the file are zeros, as after extending it.
 fn read(file: &File, offset: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     let mut filled = 0;
@@ -128,7 +128,7 @@ fn read(file: &File, offset: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A tablespace in a datadir, as far as reading its pages goes.
+/// A tablespace in a datadir, for reading its pages.
 struct Tablespace {
     file: Option<File>,
     format: SpaceFormat,
@@ -146,7 +146,7 @@ impl Tablespace {
         Self::of_page0(Some(File::open(path).expect("opens")), &head_of(path), keys)
     }
 
-    /// The page as the server works on it, and whether it was encrypted or compressed in the file.
+    /// The page as the server has it in memory, and whether it was encrypted or compressed in the file.
     fn page(&self, id: PageId, scratch: &mut Scratch, seen: &mut Seen) -> (Vec<u8>, bool) {
         let size = self.format.physical().bytes();
         let offset = u64::from(id.page_no.0) * size as u64;
@@ -191,7 +191,7 @@ pub fn compare(crashed: &Path, recovered: &Path, keys: &KeyStore) -> Seen {
     seen
 }
 
-/// A tablespace as its page 0 says once its redo is applied: before that it may not even be there.
+/// A tablespace according to its page 0 after replay. Before that, page 0 may not even exist.
 fn space_of(
     space: SpaceId,
     path: Option<&PathBuf>,
@@ -207,7 +207,7 @@ fn space_of(
     }
     let in_file = path.map(|path| head_of(path)).filter(|_| !is_void);
     let known = in_file.as_ref().and_then(|head| SpaceFormat::from_page0(head).ok());
-    // The pages of a compressed table are smaller; its first one does not reach further than they do.
+    // Pages of a compressed table are smaller, and so is its first page.
     let unknown = SpaceFormat::new(Family::MariaDb, Scheme::FullCrc32, logical, logical, space).expect("a format");
     let format = known.unwrap_or(unknown);
     let mut page0 = in_file.unwrap_or_default();
@@ -247,7 +247,7 @@ fn compare_page(
             if was_closed {
                 seal_recovered(&mut other, id, format).expect("seals");
             }
-            // Servers before 10.8 say there that nothing is left to recover, which no redo does.
+            // Servers before 10.8 write there that nothing is left to recover, which no redo record does.
             if id == PageId::new(SpaceId::SYSTEM.0, 0) {
                 let flushed = other[26..34].try_into().map(u64::from_be_bytes).expect("8 bytes");
                 seal_flush_lsn(&mut page, Lsn(flushed), format).expect("seals");

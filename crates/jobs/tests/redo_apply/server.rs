@@ -1,4 +1,4 @@
-//! A server of a test's own, and what lies around it.
+//! A test's own server and the files around it.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::fs;
@@ -12,7 +12,7 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
 }
 
-/// Runs a script of the repository; what it printed.
+/// Runs a script of the repository. Returns its output.
 pub fn script(name: &str, args: &[&str]) -> String {
     let mut command = Command::new(repository().join("scripts").join(name));
     let output = command.args(args).output().expect("bash runs");
@@ -22,7 +22,7 @@ pub fn script(name: &str, args: &[&str]) -> String {
     text
 }
 
-/// A datadir of the folder that the tests share.
+/// A datadir in the folder that the tests share.
 pub fn datadir(name: &str) -> PathBuf {
     let folder = PathBuf::from(std::env::var_os("INNOKIT_DATADIRS").expect(
         "this test reads what real servers wrote, so it takes `make test`; mark it as its neighbours: \
@@ -44,7 +44,7 @@ pub fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A server of its own for a test: its datadir, and the kind of `server.sh`. Whatever fails, it does not go on running.
+/// A test's own server: its datadir and its kind for `server.sh`. Dropping it stops the server, so no failing test leaves one running.
 pub struct Server(pub PathBuf, pub &'static str);
 
 impl Server {
@@ -59,7 +59,7 @@ impl Server {
         server
     }
 
-    /// Starts on what is there already.
+    /// Starts on an existing datadir.
     pub fn again(datadir: &Path) -> Self {
         Self::again_kind("mariadb", datadir)
     }
@@ -70,7 +70,7 @@ impl Server {
         server
     }
 
-    /// Shuts the server down, with everything purged.
+    /// Waits for purge to complete, then shuts the server down.
     pub fn stop(&self) {
         script("server.sh", &[self.1, "stop", self.path(), "0"]);
     }
@@ -79,13 +79,13 @@ impl Server {
         self.0.to_str().expect("a name")
     }
 
-    /// What belongs to running it lies beside the datadir.
+    /// Its socket, log and pid file are beside the datadir.
     fn control(datadir: &Path) -> PathBuf {
         let name = datadir.file_name().expect("a name").to_string_lossy();
         datadir.with_file_name(format!(".{name}.server"))
     }
 
-    /// Another datadir is run with the same options.
+    /// Runs another datadir with the same options.
     pub fn lend_options(&self, to: &Path) {
         fs::create_dir_all(Self::control(to)).expect("makes the directory");
         fs::copy(Self::control(&self.0).join("options"), Self::control(to).join("options")).expect("copies");
@@ -96,19 +96,19 @@ impl Server {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// What a statement returns, without headings.
+    /// The result of a statement, without headings.
     pub fn ask(&self, sql: &str) -> String {
         script("server.sh", &[self.1, "sql", self.path(), "-N", "-B", "-e", sql])
     }
 
-    /// The same, or what the server says instead.
+    /// The same, or the server's error.
     pub fn try_ask(&self, sql: &str) -> String {
         let mut command = Command::new(repository().join("scripts/server.sh"));
         let output = command.args([self.1, "sql", self.path(), "-N", "-B", "-e", sql]).output().expect("bash runs");
         String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
     }
 
-    /// Runs statements to their end.
+    /// Runs statements until they have completed.
     pub fn run(&self, sql: &str) {
         assert!(self.client(sql).wait().expect("ends").success(), "the statements run");
     }
@@ -122,12 +122,12 @@ impl Server {
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("bash runs")
     }
 
-    /// Kills the server as it is.
+    /// Kills the server.
     pub fn kill(&self) {
         script("server.sh", &[self.1, "kill9", self.path()]);
     }
 
-    /// Kills the server under the load: not before that has changed every table and gone on for some time.
+    /// Kills the server under load, once the load has changed every table and continued for a while.
     pub fn crash(&self, after: Duration) {
         self.run(&load::tables());
         let mut client = self.client(&load::changes());

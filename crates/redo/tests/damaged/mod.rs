@@ -1,4 +1,4 @@
-//! Logs and pages of which some bytes are changed: no panic, whatever comes of them.
+//! Logs and pages with some bytes changed: any result but a panic.
 
 use std::ops::Range;
 
@@ -10,8 +10,7 @@ use proptest::prelude::*;
 /// Bytes of a page, and their new values.
 pub type Places = Vec<(usize, u8)>;
 
-/// Records one after the other, in each of which one of its first `front` bytes may be changed, and changes to the first `page` bytes of a
-/// page.
+/// A sequence of records, each with possibly one of its first `front` bytes changed, and changes to the first `page` bytes of a page.
 pub fn log_and_places(
     records: Vec<Vec<u8>>,
     front: usize,
@@ -33,7 +32,7 @@ pub fn log_and_places(
     (log, proptest::collection::vec((0..page, any::<u8>()), places))
 }
 
-/// Applies the log to the page with these changes: that is done, or an error with words.
+/// Applies the log to the page with these changes. It must succeed or give an error with a message.
 pub fn is_an_error_at_most(page: &mut [u8], id: PageId, format: &SpaceFormat, log: &[u8], places: Places) {
     for (at, value) in places {
         page[at] = value;
