@@ -28,7 +28,7 @@ unpack_toolchain() {
     [ "$(cat "$cache/arm/.stamp" 2>/dev/null)" = "$arm_recipe" ] && return
     needs_debian
     say "fetching Debian's toolchain (400 MB)"
-    # Testing rather than sid: there the library of one processor is never of another version than the compiler of the other.
+    # Testing rather than sid: in testing, one architecture's library always has the version of the other's compiler.
     private_apt "$apt" testing
     printf 'APT::Architectures { "amd64"; "arm64"; };\n' >>"$apt/apt.conf"
     APT_CONFIG="$apt/apt.conf" apt-get -qq update 2>"$apt/update.log" || true
@@ -45,7 +45,7 @@ unpack_toolchain() {
     rm -rf "$apt"
 }
 
-# Runs the script $1 of this repository inside the tree, with INNOKIT_ARM=inside. The mounts are seen by nobody else and end with it.
+# Runs the script $1 of this repository inside the tree, with INNOKIT_ARM=inside. The mounts are private and end with it.
 enter_toolchain() {
     local script="$1" cargo_home="${CARGO_HOME:-$HOME/.cargo}" target_dir="${CARGO_TARGET_DIR:-$PWD/target}"
     [ "$(id -u)" = 0 ] || die "the toolchain has no library for AArch64: run 'rustup target add', or this as root"

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# What backups and the redo archive cost, and how fast they are, beside cp and mariadb-backup: bench-backup.sh [DATA]
+# Speed and cost of backups and of the redo archive, compared with cp and mariadb-backup: bench-backup.sh [DATA]
 #
 # DATA is target/bench by default. Each server has 2.2 GB there, made on first use; with copies it takes 14 GB of disk. It needs root, to drop
 # the page cache, and a release build with the feature `sql`. PAIRS=5, KINDS='mariadb mysql' and PARTS='speed restore cost archive' can be set.
 #
-#   speed    a full backup of an idle server, cold, beside `cp -r` of its datadir and beside mariadb-backup
-#   restore  restore and start of the server, beside `mariadb-backup --prepare` and start, of backups taken under load;
+#   speed    a full backup of an idle server, cold, against `cp -r` of its datadir and against mariadb-backup
+#   restore  restore and start of the server, against `mariadb-backup --prepare` and start, of backups taken under load;
 #            RESTORE_MEMORY='default 512M' can be set
-#   cost     transactions per second beside a backup
-#   archive  transactions per second beside the archiver
+#   cost     transactions per second during a backup
+#   archive  transactions per second while the archiver runs
 set -euo pipefail
 
 here="$(cd "$(dirname "$0")" && pwd -P)"
@@ -16,11 +16,11 @@ readonly here repository="${here%/*}"
 readonly data="${1:-${repository}/target/bench}"
 readonly innokit="${INNOKIT:-${CARGO_TARGET_DIR:-$repository/target}/release/innokit}"
 readonly pairs="${PAIRS:-5}"
-# Rows of each of the tables, one for each connection of the load, in hundreds of thousands; seconds that one rate is measured.
+# Rows per table in hundreds of thousands, with one table per connection of the load; seconds per measured rate.
 readonly tables=4 batches=5 window_s=8
 work="$(mktemp -d)"
 readonly work
-# No command here has a verdict to give.
+# No command here gives a verdict.
 verdict_max=0
 # shellcheck source=scripts/pairs.sh
 . "$here/pairs.sh"
@@ -33,7 +33,7 @@ readonly root
 # The server being measured.
 kind=
 
-# The options of each server: a log that holds what the load writes, a pool that does not hold the tables, each commit durable.
+# Server options: a log large enough for the load, a buffer pool smaller than the tables, durable commits.
 options() {
     printf '%s\n' --innodb-buffer-pool-size=1G --innodb-flush-log-at-trx-commit=1
     if [ "$kind" = mysql ]; then printf '%s\n' --innodb-redo-log-capacity=2G; else printf '%s\n' --innodb-log-file-size=1G; fi
@@ -58,7 +58,7 @@ INSERT INTO s$table (k, c, pad) SELECT CRC32(n), REPEAT(LEFT(SHA2(n, 256), 40), 
 FROM (SELECT $batch * 100000 + a.n + 10 * b.n + 100 * c.n + 1000 * d.n + 10000 * e.n AS n FROM digit a, digit b, digit c, digit d, digit e ORDER BY 1) numbers;
 SQL
         done
-        # Transactions of four statements until the time is up. SYSDATE goes on within a procedure.
+        # Transactions of four statements until the time is up. Unlike NOW, SYSDATE advances within a procedure.
         cat <<SQL
 DELIMITER //
 CREATE PROCEDURE work$table (seconds INT) BEGIN
@@ -122,7 +122,7 @@ ended() {
 }
 trap ended EXIT
 
-# Commits that the server has done, and the time in seconds.
+# The server's commits so far, and the time in seconds.
 commits() { printf '%s %s\n' "$(server sql "$root/$kind" -N -e "SHOW GLOBAL STATUS LIKE 'Handler_commit'" | cut -f2)" "$(date +%s.%N)"; }
 
 # rate COMMAND...: "commits_per_second seconds" while the command runs.
@@ -145,7 +145,7 @@ tool() {
         --target-dir="$root/set" "$@"
 }
 copy() { rm -rf "$root/set" && cp -r "$root/$kind" "$root/set"; }
-# cp leaves its copy in memory only, where a power cut finds it; a backup is on the device when it ends.
+# cp leaves its copy in the page cache, so sync it: a backup is on the device when it ends.
 copy_durably() { copy && sync -f "$root/set"; }
 start_out() { start "$root/out"; }
 stop_out() { server stop "$root/out" && rm -rf "$root/out" "$root/.out.server"; }
@@ -168,7 +168,7 @@ set_under_load() {
     stop_load
     mv "$root/set" "$root/set-$1"
 }
-# With the memory of $restore_memory, or what each program takes by itself: 512M and 100M.
+# With $restore_memory, or with each program's default: 512M and 100M.
 own_memory() { [ "$restore_memory" = default ] || printf -- '--memory\n%s\n' "$restore_memory"; }
 tool_memory() { [ "$restore_memory" = default ] || printf -- '--use-memory=%s\n' "$restore_memory"; }
 # shellcheck disable=SC2046 # words
@@ -177,15 +177,15 @@ restored() { "$innokit" restore $(own_memory) "$root/set-$1" --to "$root/out"; }
 recovered() { "$innokit" recover $(own_memory) --in-place "$root/out"; }
 # shellcheck disable=SC2046
 prepared() { server tool mariadb-backup --no-defaults --prepare $(tool_memory) --target-dir="$root/out"; }
-# As its manual says, for a backup that is to be kept: prepared, and copied to the datadir.
+# As its manual says for a backup that is to be kept: prepare, then copy to the datadir.
 prepared_and_copied() {
     prepared && mv "$root/out" "$root/prepared" &&
         server tool mariadb-backup --no-defaults --copy-back --target-dir="$root/prepared" --datadir="$root/out"
 }
-# mariadb-backup restores in place, too, if the backup may be moved: this is the cheapest way that it has.
+# mariadb-backup can also restore by moving the backup, which is its cheapest way.
 copy_of() { rm -rf "$root/out" && cp -r "$root/set-$1" "$root/out" && drop_caches; }
 
-# "wall cpu" of a command and of the server's start on what it leaves, both in wall, the command's own CPU.
+# "wall cpu": the time of a command and of the server's start on its result, and the command's own CPU time.
 then_start() {
     local row
     row="$(timed "$@")"
@@ -225,7 +225,7 @@ restore() {
     rm -rf "$root"/set-*
 }
 
-# cost_row NAME COMMAND...: the rate beside the command, as a share of the rate just before it.
+# cost_row NAME COMMAND...: the rate during the command, as a share of the rate just before it.
 cost_row() {
     local name="$1" pair
     shift

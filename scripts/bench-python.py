@@ -67,7 +67,7 @@ def command_line(target):
     subprocess.run([sys.executable, "-m", "innokit", "table", "export", "--format", "parquet", "-o", target, FILE], check=True)
 
 
-# The server that we are compared with has the table open, and changes nothing.
+# The server in the comparison has the table open, and changes nothing.
 warnings.filterwarnings("ignore", category=innokit.PendingWarning)
 table = innokit.open(FILE).table(TABLE)
 ours, theirs = into_polars().select("id", "part", "price", "name"), through_connectorx(2).select("id", "part", "price", "name")

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Rows of a table into a DataFrame, by the Python package and through a running MySQL: bench-python.sh [DATA] (default target/bench).
+# Reads a table into a DataFrame with the Python package and through a running MySQL: bench-python.sh [DATA] (default target/bench).
 #
 # Makes the wheel, the table (scripts/make-rows-data.sh: 9,000,000 rows of 15 columns, 1.7 GB) and a virtual environment with the peers.
-# ROWS=2000000 and PAIRS=5 can be set: pandas makes an object of nearly every value. The server has the table in its buffer pool, we have it in
-# the page cache. Medians of ratios within pairs are printed, and of our own rows a second.
+# ROWS=2000000 and PAIRS=5 can be set: pandas creates an object for nearly every value. The server has the table in its buffer pool, we have it in
+# the page cache. It prints medians of the ratios within pairs, and of our rows per second.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/debian.sh

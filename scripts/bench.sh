@@ -62,8 +62,8 @@ fio_rate() {
         awk -F: '/"bw_bytes"/ && !seen++ { gsub(/[ ,]/, "", $2); print $2 }'
 }
 
-# The best of fio's settings for the file, as "MEMORY BLOCK DEPTH". Huge pages for its buffers, where they can be had: with small
-# ones a request falls apart into as many segments as the device takes, and fio loses a third and more.
+# The best of fio's settings for the file, as "MEMORY BLOCK DEPTH". Huge pages for its buffers if available: with small
+# ones a request is split by the device's segment limit, and fio loses a third or more.
 fio_best() {
     local file="$1" memory bs depth
     for memory in malloc shmhuge; do
@@ -218,7 +218,7 @@ start_rows_server() {
     "$here/server.sh" "$rows_kind" start "$data/.rows/$rows_kind" --innodb-buffer-pool-size=2500M --default-time-zone=+00:00
 }
 
-# rows_of_server by a server that has just started, with the page cache dropped: what a statement costs that nobody ran before.
+# rows_of_server on a server that has just started, with the page cache dropped: the cost of a statement's first run.
 rows_of_cold_server() {
     start_rows_server
     drop_caches
@@ -226,7 +226,7 @@ rows_of_cold_server() {
     "$here/server.sh" "$rows_kind" stop "$data/.rows/$rows_kind"
 }
 
-# against_server NAME hot|cold FUNCTION STATEMENT: ours in turn with the same statement of the server, which runs already if hot.
+# against_server NAME hot|cold FUNCTION STATEMENT: alternates ours with the server's statement; a hot server is already running.
 against_server() {
     local pair row theirs=rows_of_server
     [ "$2" = hot ] || theirs=rows_of_cold_server
@@ -240,8 +240,8 @@ against_server() {
     row_of "$1"
 }
 
-# `table checksum` and `table export` against the server's own statements: hot, everything in memory (its buffer pool, our page cache, and
-# what both write, where there is a file system in memory, or the device would decide), and cold.
+# `table checksum` and `table export` against the server's own statements: hot, with everything in memory (its buffer pool, our page cache, and
+# the output of both if there is a file system in memory, since otherwise the device would decide), and cold.
 rows() {
     local rows_kind rows_file rows_out rows_theirs rows_threads peak memory=/dev/shm checksum='CHECKSUM TABLE bench.rows' csv
     [ -w "$memory" ] || memory="$data/.rows"
@@ -285,7 +285,7 @@ crashed_copy() {
 }
 
 ours_recover() { "$innokit" recover --in-place --memory "$recover_memory" "$data/.crash/ours"; }
-# From its start until it answers; with the log's size that it was killed with.
+# From its start until it answers, with the log size that it was killed with.
 server_recover() { start_of_server "$data/.crash/theirs"; }
 server_after_ours() { start_of_server "$data/.crash/ours"; }
 start_of_server() {
@@ -300,7 +300,7 @@ cpu_of_killed() {
     "$here/server.sh" "$recover_kind" kill9 "$data/.crash/$1"
 }
 
-# One pair, "wall cpu wall cpu": `recover` and the start of the server on what it leaves; the start of the server on what the crash left.
+# One pair, "wall cpu wall cpu": `recover` and the server's start on its result; the server's start on what the crash left.
 recover_pair() {
     local ours started cpu theirs
     crashed_copy ours
@@ -321,7 +321,7 @@ recover() {
     [ $can_drop = yes ] || { say 'Not measured: the page cache cannot be dropped by this user.'; return; }
     for recover_kind in ${RECOVER_KINDS:-mariadb mysql}; do
         heading "\`innokit recover\` and the start of $recover_kind on the result, against its start on the crashed datadir: $("$innokit" redo info "$data/.crash/$recover_kind" | sed -n 's/^state *to recover: //p'), $("$innokit" redo info "$data/.crash/$recover_kind" | sed -n 's/^after it *//p')"
-        # The first is what a server has that nobody gave any; with the last it keeps every page in memory.
+        # The first is the server's default; with the last it keeps every page in memory.
         for recover_memory in ${RECOVER_MEMORY:-128M 512M 1G 3G}; do
             : >"$work/recover"
             for ((pair = 0; pair < pairs; pair++)); do recover_pair; done
@@ -341,8 +341,8 @@ recover() {
     "$innokit" bench recover --progress never --on-device "$data/.crash" "$data/.crash/mariadb" | sed 's/^/    /'
 }
 
-# The seconds that fio needs for the bytes no recovery can do without, over the copy `ours`: it reads the log and the changed pages and,
-# at the same time, writes as many pages as have changed and syncs them. It does so in the order of the file, which no recovery has.
+# The seconds that fio needs for the I/O that no recovery can avoid, on the copy `ours`: it reads the log and the changed pages and,
+# at the same time, writes as many pages as have changed and syncs them. It does so in file order, which no recovery can.
 fio_recover() {
     local bytes pages
     bytes="$("$innokit" redo info --json "$data/.crash/$recover_kind" | sed -n 's/^  "bytes": \([0-9]*\),*$/\1/p' | head -1)"
@@ -375,7 +375,7 @@ share_of_device_in_recovery() {
     done
 }
 
-# Every kind of read-ahead on MySQL's fragmented table, and on one that was used for some time.
+# Every kind of read-ahead on MySQL's fragmented table, and on an aged one.
 scan() {
     say
     say '### `innokit bench scan`'
@@ -390,7 +390,7 @@ spread() {
     sort -n | awk '{ v[NR] = $1 } END { printf "%.0f%% | %.0f%% | %.0f%%", 100 * v[1], 100 * v[int((NR + 1) / 2)], 100 * v[NR] }'
 }
 
-# What comes before both commands of the comparison with fio, where it may be used: other programs shall not keep either from the processor.
+# Prefix of both commands in the comparison with fio, if permitted, so that other programs do not take the processor from either.
 first=(env)
 if chrt -f 10 true 2>/dev/null; then first=(chrt -f 10); fi
 readonly first
@@ -403,8 +403,8 @@ our_pattern() {
 }
 
 # fio_pattern DIR MEMORY ACCESS ORDER BLOCK DEPTH: the same by fio, and in the same way: a file just written, three measurements of a
-# second, the one in the middle; buffers are registered with the kernel; what has come is taken together and asked for anew together. (By
-# itself fio takes one at a time. Then sequential blocks reach the device one by one, while ours are joined by the kernel.)
+# second, the median; buffers are registered with the kernel; completions are reaped and resubmitted in batches. (By
+# default fio reaps one at a time. Then sequential blocks reach the device one by one, while the kernel merges ours.)
 fio_pattern() {
     local file="$1/fio-file" rw="$3" run
     [ "$4" = sequential ] || rw="rand$3"
@@ -428,8 +428,8 @@ device_pair() {
     awk -v ours="$ours" -v fios="$fios" 'BEGIN { if (fios + 0 == 0) exit 1; print ours / fios }'
 }
 
-# `bench device` and fio, pair by pair, with the same pattern on files of the same size in the same directory. Buffers of both are in huge
-# pages where these can be had: that decides how many segments of memory a block is to the device.
+# `bench device` and fio in pairs, with the same pattern on files of the same size in the same directory. Both have buffers in huge
+# pages if available, because that decides how many memory segments a block has for the device.
 device() {
     local dir="$data/device" huge memory=malloc access order block depth pair
     command -v fio >/dev/null || { say 'Not measured against fio: it is not installed.'; return; }

@@ -12,7 +12,7 @@ needs_debian() {
     [ -r "$keyring" ] || die "$keyring is missing: install the package debian-archive-keyring"
 }
 
-# "SITE RELEASE" of each main component in the host's sources. Third parties' are weeded out by the signature.
+# "SITE RELEASE" of each main component in the host's sources. The signature check drops third parties.
 host_sources() {
     # --no-release-info: a bare machine has sources, but no lists yet.
     # shellcheck disable=SC2016 # the dollars are for apt
@@ -44,7 +44,7 @@ private_apt() {
     : >"$apt/status"
     sources_for "$release" >"$apt/sources.list"
     [ -s "$apt/sources.list" ] || die "apt on this host names no Debian mirror; is this Debian?"
-    # Of the host's configuration only the way out to the mirror counts; its hooks are for its own folders.
+    # Of the host's configuration, only proxy and mirror settings apply; its hooks are for its own folders.
     apt-config dump | grep -E '^Acquire::(http|https)' >"$apt/apt.conf" || true
     cat >>"$apt/apt.conf" <<CONF
 Dir::Etc::Parts "/dev/null";

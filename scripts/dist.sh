@@ -48,7 +48,7 @@ install_tools() {
     printf '%s\n' "$tools_recipe" >"$tools/.stamp"
 }
 
-# It runs for a second, so it is built without optimisation, which would take many times longer.
+# Built without optimisation: it runs for a second, and optimising would take many times longer.
 install_cyclonedx() {
     say "building cargo-cyclonedx"
     env -u RUSTFLAGS CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
@@ -56,7 +56,7 @@ install_cyclonedx() {
     rm -rf "$work/tools"
 }
 
-# musl's headers for what is C among the dependencies. The library itself comes with Rust's target.
+# musl's headers for the dependencies written in C. The library itself comes with Rust's target.
 fetch_musl() {
     local apt="$cache/apt/musl" arch deb
     needs_debian
@@ -74,7 +74,7 @@ fetch_musl() {
     rm -rf "$apt"
 }
 
-# The source is the commit, not the work tree: what is not committed could not be built by anybody else.
+# The source is the commit, not the work tree: nobody else could build uncommitted changes.
 export_source() {
     [ -z "$(git status --porcelain)" ] || say "uncommitted changes are left out"
     rm -rf "$source"
@@ -115,7 +115,7 @@ describe() {
         cd "$source"
         PATH="$tools/bin:$PATH" cargo cyclonedx --quiet --format json --spec-version 1.5 --describe binaries --target "$(triple "$arch")" \
             --manifest-path crates/innokit/Cargo.toml
-        # It names our own crates by the folder they are in.
+        # It names our own crates by their folder.
         sed "s,file://$source,file:///innokit,g" crates/innokit/innokit_bin.cdx.json >"$packages/innokit-$version-linux-$arch.cdx.json"
     )
 }
@@ -134,13 +134,13 @@ linked_crates() {
     awk -F '\t' 'NR == FNR { linked[$1, $2]; next } ($1, $2) in linked && $1 !~ /^innokit/' "$work/linked" "$work/metadata"
 }
 
-# licence_files FOLDER: what a crate says of its licence, and the C that it brings along of its own.
+# licence_files FOLDER: the licence files of a crate, and of the C code that it bundles.
 licence_files() {
     find "$1" -maxdepth 4 -type f \( -iname 'licen[cs]e*' -o -iname 'copying*' -o -iname 'copyright*' -o -iname 'notice*' \
         -o -iname 'unlicense*' -o -path '*/LICENSES/*' \) | sort
 }
 
-# Licences with their texts, each text once however many crates share it: of the crates, of Rust's standard library and of musl.
+# The licence texts of the crates, of Rust's standard library and of musl, each text once.
 collect_licences() {
     local out="$work/THIRD-PARTY-LICENSES" name crate_version licence repository folder file sum sums
     rm -rf "$out"
@@ -204,7 +204,7 @@ tarball() {
         gzip -9n >"$packages/innokit-$version-linux-$arch.tar.gz"
 }
 
-# What the files of a tree take. Not du, which also counts what the file system takes for folders.
+# The total size of a tree's files. Not du, which also counts folders.
 kilobytes() { find "$1" -type f -printf '%s\n' | awk '{ sum += int(($1 + 1023) / 1024) } END { print sum }'; }
 
 # debian_package ARCH

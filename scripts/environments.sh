@@ -3,7 +3,7 @@
 readonly recipe=1 # raise it when environments must be made again although their lists of packages are the same
 readonly home="${INNOKIT_SERVERS:-$HOME/.cache/innokit}/ecosystem"
 
-# environment NAME PACKAGE...: makes it unless it is there and finished. PYTHON: its interpreter.
+# environment NAME PACKAGE...: creates it unless it exists and is complete. PYTHON: its interpreter.
 environment() {
     local at="$home/$1" log python3="${PYTHON:-python3}"
     shift
@@ -13,7 +13,7 @@ environment() {
     mkdir -p "$home"
     if ! log="$("$python3" -m venv "$at" 2>&1)"; then
         rm -rf "$at"
-        # Debian keeps it in a package of its own.
+        # Debian has venv in a separate package.
         [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || die "python3 -m venv fails: install the package python3-venv: $log"
         say "installing python3-venv"
         apt-get -qq install python3-venv >/dev/null || die "python3-venv cannot be installed"
@@ -24,5 +24,5 @@ environment() {
     printf '%s\n' "$recipe $*" >"$at/.stamp"
 }
 
-# What builds wheels. Exact versions: others write other bytes. ziglang is Zig, which links against an old glibc.
+# Tools that build wheels. Exact versions, because others write different bytes. ziglang is Zig, which links against an old glibc.
 build_environment() { environment build maturin==1.16.0 ziglang==0.15.2; }

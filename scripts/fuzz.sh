@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for some seconds on the corpus that is kept: fuzz.sh [SECONDS for each, 5 if not given]
+# Runs every fuzz target for a few seconds on the kept corpus: fuzz.sh [SECONDS for each, default 5]
 #
-# A target is libFuzzer with the compiler's coverage and without a sanitizer, which any stable toolchain can build: all parsers are
-# safe Rust, whose mistakes are panics and assertions. (`cargo +nightly fuzz run TARGET` adds the address sanitizer.)
-# It starts from fuzz/seeds/TARGET, which is kept in the repository (what once failed is there too). New inputs that reach further go to
-# fuzz/corpus/TARGET and stay there from run to run; what fails is in fuzz/artifacts/TARGET.
+# A target is libFuzzer with the compiler's coverage and no sanitizer, which any stable toolchain can build: all parsers are
+# safe Rust, where bugs show as panics and assertions. (`cargo +nightly fuzz run TARGET` adds the address sanitizer.)
+# It starts from fuzz/seeds/TARGET in the repository, which includes inputs that once failed. New inputs that reach further go to
+# fuzz/corpus/TARGET and are kept from run to run; failing inputs go to fuzz/artifacts/TARGET.
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 
@@ -14,7 +14,7 @@ readonly coverage="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=
 target="$(rustc -vV | sed -n 's/^host: //p')"
 readonly target
 
-# With --target the flags are for the targets alone, and not for build scripts, which have no libFuzzer to count for them.
+# With --target the flags apply to the targets only, not to build scripts, which are not linked with libFuzzer.
 RUSTFLAGS="${RUSTFLAGS:-} $coverage --cfg fuzzing -Cdebug-assertions -Ccodegen-units=1" cargo build --quiet --release --target "$target"
 
 # A target uses one core.

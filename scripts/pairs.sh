@@ -1,4 +1,4 @@
-# Paired timing, for the scripts that fill docs/benchmarks.md. It is sourced: `pairs` and `work`, an empty directory, are set by then.
+# Paired timing for the scripts behind docs/benchmarks.md. Source it with `pairs` and `work` (an empty directory) set.
 #
 # Every comparison is in pairs, A B A B ..., in one run; what is printed is the median of the pairs' ratios, because the machine's speed
 # drifts and bare seconds mean little.
@@ -10,11 +10,11 @@ can_drop=no
 [ ! -w /proc/sys/vm/drop_caches ] || can_drop=yes
 drop_caches() { sync; echo 3 >/proc/sys/vm/drop_caches; }
 
-# Runs a command, its output thrown away, and prints "wall cpu", seconds. TIMEFORMAT counts the command and its children.
+# Runs a command, discards its output, and prints "wall cpu" in seconds. TIMEFORMAT counts the command and its children.
 timed() {
     local TIMEFORMAT='%R %U %S' status=0
     { time "$@" >"$work/output" 2>&1 || status=$?; } 2>"$work/time"
-    # 0 and, with commands that judge, 1 are verdicts; anything else did not do the work and must not be measured as if it had.
+    # 0 and, for commands that judge, 1 are verdicts. Any other status means that the work was not done and must not be measured.
     [ "$status" -le "${verdict_max:-1}" ] || { say "bench: exit status $status: $*" >&2; tail -5 "$work/output" >&2; exit 1; }
     awk '{ print $1, $2 + $3 }' "$work/time"
 }

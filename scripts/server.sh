@@ -16,7 +16,7 @@
 #
 # A server listens on a socket in /tmp only and is stopped by its pid. What belongs to running it (options, pid, log) lies
 # beside the datadir in .NAME.server, so that the datadir holds nothing but the server's own files.
-# Exit status: 0 done, 2 could not; `sql`, `innochecksum` and `tool` hand on the program's own.
+# Exit status: 0 done, 2 failed; `sql`, `innochecksum` and `tool` pass on the program's own.
 set -euo pipefail
 
 readonly root="${INNOKIT_SERVERS:-$HOME/.cache/innokit}"
@@ -38,7 +38,7 @@ libraries=("$tree"/usr/lib/*-linux-gnu)
 loader=("${libraries[0]}"/ld-linux*.so.* "$tree"/lib64/ld-linux*.so.* "$tree"/lib/ld-linux*.so.*)
 for candidate in "${loader[@]}"; do [ -e "$candidate" ] && break; done
 readonly via=("$candidate" --library-path "${libraries[0]}:$tree/usr/lib")
-# MariaDB 11 calls the folder of messages and of SQL by its own name.
+# MariaDB 11 named the folder of messages and SQL after itself.
 share="$tree/usr/share/mysql"
 [ -d "$share" ] || share="$tree/usr/share/mariadb"
 readonly share
@@ -66,7 +66,7 @@ locate() {
     socket="/tmp/innokit-$(id -u)-$(printf '%s' "$datadir" | cksum | cut -d' ' -f1).sock"
 }
 
-# Options of both servers: small, quiet, quick; a crash of the machine may lose the data, a crash of the server may not. Each has a
+# Options of both servers: small, quiet, fast. A crash of the machine may lose data, a crash of the server must not. Each has a
 # temporary directory of its own: MariaDB clears what it finds there when it starts.
 common_options() {
     printf '%s\n' --no-defaults "--basedir=$tree/usr" "--lc-messages-dir=$share" \
@@ -74,13 +74,13 @@ common_options() {
         "--datadir=$datadir" "--tmpdir=$control" --innodb-buffer-pool-size=64M --innodb-flush-log-at-trx-commit=0 \
         --innodb-buffer-pool-dump-at-shutdown=OFF --innodb-buffer-pool-load-at-startup=OFF --performance-schema=OFF \
         --innodb-fast-shutdown=1 --max-allowed-packet=64M --secure-file-priv=
-    # Servers refuse to run as root unless told so. The data are root's to read in tests and of no value to anyone else.
+    # Servers refuse to run as root unless told so. Tests read the data as root, and it is of no value to anyone else.
     [ "$(id -u)" -ne 0 ] || printf '%s\n' --user=root
     if [ "$kind" = mysql ]; then
         printf '%s\n' --disable-log-bin --mysqlx=OFF --innodb-redo-log-capacity=16M --auto-generate-certs=OFF \
             --log-error-verbosity=2
     else
-        # The last option saves the syncs of definitions and of Aria, which are most of the time that DDL takes. InnoDB syncs as ever.
+        # The last option skips the syncs of definitions and of Aria, which take most of the time of DDL. InnoDB still syncs.
         printf '%s\n' --skip-log-bin --innodb-log-file-size=16M --debug-no-sync
     fi
 }
@@ -96,7 +96,7 @@ server_options() {
     options+=("$@")
 }
 
-# Prints the pid of the server on this datadir, or nothing. A pid that now belongs to another program is not ours.
+# Prints the pid of the server on this datadir, if any. A pid that now belongs to another program is not ours.
 running_pid() {
     local pid
     pid="$(cat "$control/pid" 2>/dev/null || true)"
@@ -134,7 +134,7 @@ client() {
         --default-character-set=utf8mb4 --character-sets-dir="$share/charsets" "$@"
 }
 
-# MariaDB's own init script assumes an installed server; these are the files that it feeds to one.
+# MariaDB's own init script assumes an installed server. These are the files that it executes.
 mariadb_system_tables() {
     local prefix="$share/mysql"
     [ -e "${prefix}_system_tables.sql" ] || prefix="$share/mariadb"
@@ -151,7 +151,7 @@ do_init() {
     rm -f "$control/options" "$control/pid"
     server_options "$@"
     if [ "$kind" = mysql ]; then
-        # Nothing reads the datadir before this server has ended, so it need not sync.
+        # Nothing reads the datadir before this server has exited, so it need not sync.
         "${via[@]}" "$(program mysqld)" "${options[@]}" --innodb-flush-method=nosync --initialize-insecure \
             >"$control/log" 2>&1 </dev/null ||
             fail "MySQL could not make $datadir"
@@ -178,7 +178,7 @@ do_start() {
     [ "$kind" = mysql ] || name=mariadbd
     server_options "$@"
     rm -f "$socket" "$socket.lock"
-    # A session of its own: the end of the caller's terminal or job is not the end of the server.
+    # Its own session, so that the server survives the caller's terminal or job.
     setsid "${via[@]}" "$(program "$name")" "${options[@]}" --skip-networking --socket="$socket" \
         --pid-file="$control/server.pid" >"$control/log" 2>&1 </dev/null 9>&- &
     pid=$!

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Repeats the random parts of the tests until SECONDS have passed: soak.sh [SECONDS, 600 if not given]
+# Repeats the random parts of the tests until SECONDS have passed: soak.sh [SECONDS, default 600]
 #
-# Each round crashes logs on the simulated device with a seed of its own, kills servers under load and recovers what they left,
+# Each round crashes logs on the simulated device with a new seed, kills servers under load and recovers what they left,
 # kills recovery itself and cuts its power, checks datadirs while servers write to them, exports random tables, and fuzzes. A round
-# that fails ends it, with what it takes to repeat that round. It needs what `make test` makes, and INNOKIT_DATADIRS to say where.
+# that fails ends the run and prints how to repeat it. It needs the datadirs of `make test`, and INNOKIT_DATADIRS set to their path.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 : "${INNOKIT_DATADIRS:?run make soak, which makes the datadirs and says where they are}"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a small Spark cluster for tests: a standalone master and its workers, all on 127.0.0.1, on ports that are free.
+# Runs a small Spark cluster for tests: a standalone master and its workers, all on free ports of 127.0.0.1.
 #
 #   spark-cluster.sh start FOLDER [WORKERS]   prints the master's URL once the workers (2) have joined it
 #   spark-cluster.sh pids  FOLDER             the processes of the workers' executors, one a line
@@ -29,7 +29,7 @@ daemon() {
     printf '%s\n' "$!" >"$folder/$name.pid"
 }
 
-# A process that has ended, but whose parent has not asked how, still has its pid.
+# A zombie still has its pid.
 runs() { [ -e "/proc/$1" ] && ! grep -q '^State:[[:space:]]*Z' "/proc/$1/status" 2>/dev/null; }
 
 # said NAME WORDS: waits until the log of NAME has WORDS, and prints that line.
@@ -48,7 +48,7 @@ start() {
     command -v java >/dev/null || [ -x "${JAVA_HOME:-}/bin/java" ] || die "java is missing: Spark 4 takes Java 17 or later"
     spark="$("$python" -c 'import os, pyspark; print(os.path.dirname(pyspark.__file__))')" || die "$python has no pyspark"
     export SPARK_LOCAL_IP=127.0.0.1 SPARK_DAEMON_MEMORY=256m SPARK_LOG_DIR="$folder" PYSPARK_PYTHON="$python"
-    # What a failed start leaves running would be nobody's.
+    # A failed start must leave nothing running.
     trap stop ERR EXIT
     daemon master org.apache.spark.deploy.master.Master --host 127.0.0.1 --port 0 --webui-port 0
     master="$(said master 'Starting Spark master at')"

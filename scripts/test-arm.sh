@@ -2,12 +2,12 @@
 # Builds the workspace's tests for AArch64 and runs them under QEMU's user emulation. Safe to run again, and quick then.
 # INNOKIT_ARM_CRATES="format flow" builds and runs those of these crates only.
 #
-# The compiler is the toolchain in use where it has AArch64's standard library or can fetch it; the linker, the C library and the
-# emulator are installed from Debian where they are missing (apt, as root). Where the library cannot be had, the whole toolchain
+# The compiler is the toolchain in use if it has AArch64's standard library or can fetch it. The linker, the C library and the
+# emulator are installed from Debian if missing (apt, as root). If the library is not available, the whole toolchain
 # is Debian's (testing), unpacked into ${INNOKIT_SERVERS:-~/.cache/innokit}/arm and entered with chroot, which needs root too.
-# INNOKIT_ARM=debian asks for that way.
+# INNOKIT_ARM=debian forces that.
 #
-# What is left to `make test`, which runs the same code on this machine's own processor: tests that start real servers, read what
+# Left to `make test`, which runs the same code on this machine's own processor: tests that start real servers, read what
 # they wrote or compare with their tools (those exist for this machine only), benchmarks (they would measure the emulator), tests
 # that run the command or crash a device hundreds of times (emulation would take hours), those that read the counters of the block
 # device, the command's peak of memory (it would be the emulator's), and the examples in the documentation.

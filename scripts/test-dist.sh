@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests the packages that scripts/dist.sh left in target/packages: test-dist.sh [STEP...]
 #
-#   sums      SHA256SUMS holds
+#   sums      SHA256SUMS matches
 #   chroots   the .deb in a bare Debian bookworm (glibc 2.36) and a bare bullseye (2.31): install, demo, a real datadir of each server, a
 #             man page, an option completed in bash, removal
 #   empty     the tarball and the .rpm in directories that hold nothing else
@@ -29,7 +29,7 @@ expect() { grep -q -- "$2" "$3" || { tail -n 40 "$3" >&2; die "$1: no line match
 
 sums() { (cd "$packages" && sha256sum --quiet --check SHA256SUMS) && say "sums: $(wc -l <"$packages/SHA256SUMS") files"; }
 
-# bare RELEASE: a minimal Debian with man and bash-completion, which most hosts have and a minimal one has not.
+# bare RELEASE: a minimal Debian, with man and bash-completion as most hosts have them.
 bare() {
     local release="$1" site
     [ -e "$roots/$release/.made" ] && return
@@ -111,7 +111,7 @@ chroots() {
     done
 }
 
-# The binary of a tree that holds nothing else, as root of everything.
+# Runs the binary in a root file system that has nothing else.
 empty() {
     local root="$work/empty"
     rm -rf "$root"
@@ -140,7 +140,7 @@ image() {
     fi
     buildah "${store[@]}" bud --isolation chroot --tag innokit "$packages" >"$work/log" 2>&1 || { cat "$work/log" >&2; die "the image failed"; }
     container="$(buildah "${store[@]}" from innokit)"
-    # Not the entry point, which `buildah run` leaves out: the same words.
+    # The entry point's words spelled out, because `buildah run` ignores the entry point.
     buildah "${store[@]}" run --isolation chroot "$container" -- "/innokit-$version/bin/innokit" demo >"$work/log" 2>&1 ||
         { cat "$work/log" >&2; die "the demo failed in a container"; }
     expect demo 'damaged.ibd: page 5 .*: damage: ' "$work/log"

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Tests the Python package against the libraries that its users have, and against what real servers say.
+# Tests the Python package with the libraries that its users have, and against real servers.
 #
 #   test-ecosystem.sh [pytest options]
 #
 # Virtual environments are kept in ${INNOKIT_SERVERS:-~/.cache/innokit}/ecosystem: `build` has maturin, `full` has pyarrow, Polars, DuckDB,
 # pandas 3 and pytest, `bare` has Polars, DuckDB and pytest but no pyarrow and no pandas, `cluster` has Spark, Ray and Daft with pandas 2.
-# `oldest` and `newest` are as `bare`, with Python 3.10 and the newest that this machine has, in PATH or in pyenv, if it has them.
-# Spark takes Java 17 or later, which is installed if there is none. Tests of buckets start an S3 server, which scripts/install-cloud.sh builds
+# `oldest` and `newest` are like `bare`, with Python 3.10 and with the newest one on this machine, in PATH or in pyenv, if they exist.
+# Spark needs Java 17 or later, which is installed if missing. Tests of buckets start an S3 server, which scripts/install-cloud.sh builds
 # with Go. The wheel is built with the profile and into the
-# target folder of `cargo test`, so that what that has compiled is not compiled again; it is installed anew on every run.
+# target folder of `cargo test`, so that nothing is compiled twice; it is reinstalled on every run.
 # INNOKIT_DATADIRS: datadirs of scripts/make-datadirs.sh; the tests that read them, or start servers, run only if it is set.
 set -euo pipefail
 
@@ -38,7 +38,7 @@ if ! command -v java >/dev/null && [ ! -x "${JAVA_HOME:-}/bin/java" ]; then
     apt-get -qq install default-jre-headless >/dev/null || die "default-jre-headless cannot be installed"
 fi
 
-# The oldest Python that the package is for, and the newest: not every machine has others than its own.
+# The oldest supported Python and the newest one. Not every machine has more than one.
 versions=()
 readonly found="$(interpreters)"
 oldest="$(grep -m 1 '^3\.10\.' <<<"$found" || :)"
@@ -46,7 +46,7 @@ newest="$(tail -n 1 <<<"$found")"
 for name in oldest newest; do
     which="${!name}"
     [ -n "$which" ] || { say "no Python 3.10 here: not tested with it"; continue; }
-    # A newer one takes the place of the newest.
+    # Of another version: make it again.
     [ "$(cat "$home/$name/.version" 2>/dev/null)" = "$which" ] || rm -rf "${home:?}/$name"
     PYTHON="${which#* }" environment "$name" polars duckdb pytest
     printf '%s\n' "$which" >"$home/$name/.version"

@@ -5,9 +5,9 @@
 # - It needs no newer glibc than its tag says.
 # - It installs in a clean virtual environment and in a bare Debian bookworm, without an index, and reads a table there. The bare system takes
 #   Debian's apt and root; without them this part is left out, and says so.
-# - Its library finds every symbol of libc in glibc 2.31 too, if scripts/install-servers.sh has fetched a server with that one.
+# - Its library finds every libc symbol in glibc 2.31 too, if scripts/install-servers.sh has fetched a server with that version.
 #
-# quick: built without optimisation, for .ci/run; everything else is as in the wheel that users get.
+# quick: built without optimisation, for .ci/run; otherwise the same as the users' wheel.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/debian.sh
@@ -37,12 +37,12 @@ again() {
     library="$work/library/innokit/_innokit.abi3.so"
 }
 
-# newest_glibc: the newest version of glibc that the library asks for.
+# newest_glibc: the newest glibc version that the library requires.
 newest_glibc() {
     readelf --version-info --wide "$library" | grep -o 'GLIBC_[0-9.]*' | cut -c 7- | sort -uV | tail -n 1
 }
 
-# fits TAG: whether a system of this tag has all that the library asks for.
+# fits TAG: whether a system with this tag has everything that the library requires.
 fits() {
     local allowed="${1#manylinux_}"
     [ "$(printf '%s\n' "${allowed/_/.}" "$(newest_glibc)" | sort -V | tail -n 1)" = "${allowed/_/.}" ]
@@ -54,14 +54,14 @@ tag() {
     [ -n "$(newest_glibc)" ] || die "the library asks for no version of glibc: is it read right?"
     fits "$tag" || die "tagged $tag, but needs glibc $(newest_glibc)"
     ! fits manylinux_2_4 || die "the library needs glibc $(newest_glibc), and is said to run with 2.4: this check is of no use"
-    # What every Linux with glibc has. Python itself is not linked: the process has it.
+    # Libraries that every Linux with glibc has. Python itself is not linked: the process provides it.
     unknown="$(readelf --dynamic --wide "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
         grep -Ev '^(libc|libm|libdl|libpthread|librt|libgcc_s|ld-linux-x86-64)\.so\.[0-9]+$' || :)"
     [ -z "$unknown" ] || die "the library needs $unknown, which not every system has"
     say "tag: $tag; the library needs glibc $(newest_glibc)"
 }
 
-# The loader of an older system refuses a library that asks for newer versions than it has, before it looks at any symbol.
+# An older system's loader refuses a library that requires newer versions before it looks up any symbol.
 old_glibc() {
     local tree="$home/../mariadb105/usr/lib/x86_64-linux-gnu" missing
     if [ ! -e "$tree/ld-linux-x86-64.so.2" ]; then say "older glibc: none here, not tried"; return; fi
@@ -69,11 +69,11 @@ old_glibc() {
         { cat "$work/log" >&2; die "an older glibc does not load the library"; }
     missing="$(grep -E 'not found|GLIBC' "$work/log" || :)"
     [ -z "$missing" ] || die "with an older glibc: $missing"
-    # The library itself says what it is; its loader learnt to only later.
+    # The library itself prints its version; its loader learnt to do so only later.
     say "older glibc: loaded by $("$tree/ld-linux-x86-64.so.2" --library-path "$tree" "$tree/libc.so.6" | head -n 1)"
 }
 
-# What a user does, in the folder $1 with the wheel and a table: docs/python.md at its shortest.
+# What a user does, in the folder $1 with the wheel and a table: the shortest session of docs/python.md.
 # shellcheck disable=SC2016 # the dollars are for the shell inside
 readonly as_user='
 set -eu

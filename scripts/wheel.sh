@@ -2,7 +2,7 @@
 # Builds the Python wheel of the last commit for x86-64 into target/wheels. docs/python.md says how to install it.
 #
 # The same commit gives the same bytes, wherever the clone is: the source is what git has of the commit, every date is the commit's, and
-# paths are mapped to fixed ones. scripts/test-wheel.sh holds it to that. The compilers must be the same. Needs Python and Rust; maturin and
+# paths are mapped to fixed ones. scripts/test-wheel.sh tests that. The compilers must be the same. Needs Python and Rust; maturin and
 # Zig are fetched from PyPI into ${INNOKIT_SERVERS:-~/.cache/innokit}/ecosystem. Neither root nor a container. Safe to run again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,12 +15,12 @@ target="$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-targ
 SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)"
 readonly target work="$target/wheel" wheels="$target/wheels"
 readonly source="$work/source"
-# The oldest glibc that Rust's standard library supports. Zig links against it, however new the one of this machine is.
+# The oldest glibc that Rust's standard library supports. Zig links against it, however new this machine's is.
 readonly tag=manylinux_2_17 triple=x86_64-unknown-linux-gnu
 export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
 umask 022
 
-# The source is the commit, not the work tree: what is not committed could not be built by anybody else.
+# The source is the commit, not the work tree: nobody else could build uncommitted changes.
 #
 # python/ becomes the folder above the crates. Cargo hashes the path of a dependency into the names of its symbols, and with them into the
 # order of its code: relative to the workspace if the crate is inside of it, absolute if it is not, as ../crates is not.
@@ -46,7 +46,7 @@ build() {
         cd "$source"
         export RUSTFLAGS="$flags" CFLAGS_x86_64_unknown_linux_gnu="-ffile-prefix-map=$cargo_home=/cargo -ffile-prefix-map=$work=/build"
         export CARGO_INCREMENTAL=0 CARGO_TARGET_DIR="$work/build"
-        # maturin finds Zig as a module of the interpreter that comes first.
+        # maturin finds Zig as a module of the first interpreter in PATH.
         PATH="$home/build/bin:$PATH" maturin build --quiet --release --locked --zig --target "$triple" --compatibility "$tag" --out "$work/out"
     )
 }
