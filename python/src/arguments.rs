@@ -28,12 +28,12 @@ impl Paths {
     }
 }
 
-/// A file, or a file and what opens it.
+/// A file, optionally with the key or key file that decrypts it.
 #[derive(FromPyObject)]
 pub enum KeyFile {
-    /// With its key, or `FILE:` and the path of that.
+    /// With its key, or `FILE:` and the path of the key file.
     Locked(PathBuf, String),
-    /// As it is.
+    /// Not encrypted.
     Open(PathBuf),
 }
 
@@ -75,7 +75,7 @@ impl KeyRange<'_> {
     }
 }
 
-/// A value as innokit's command line writes it.
+/// A value in the syntax of innokit's command line.
 fn bound_text(value: &Bound<'_, PyAny>) -> PyResult<String> {
     if let Ok(bytes) = value.cast::<PyBytes>() {
         let digits: String = bytes.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -88,7 +88,7 @@ fn bound_text(value: &Bound<'_, PyAny>) -> PyResult<String> {
     if !value.is_instance_of::<PyString>() {
         return Ok(text);
     }
-    // Quoted, a text cannot be taken for a number in hexadecimal. A date is not quoted.
+    // Quotes keep a text from being taken for a hexadecimal number. A date is not quoted.
     let is_plain = !text.starts_with("0x") && !text.starts_with('\'');
     Ok(if is_plain { text } else { format!("'{text}'") })
 }

@@ -1,5 +1,5 @@
 //! Arrow's objects as Python's capsules: <https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html>. The consumer moves the
-//! structure out of its capsule and frees it; one that nobody took is freed with the capsule.
+//! structure out of its capsule and frees it. Otherwise the capsule frees it.
 
 use arrow_array::RecordBatchReader;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;

@@ -1,4 +1,4 @@
-//! Files that are open, and the tables in them.
+//! Open files and the tables in them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::split::Split;
 use crate::storage;
 use crate::wait::interruptible;
 
-/// Files that are open.
+/// Open files.
 pub struct Opened {
     pub tables: Tables,
     pub keys: KeyFiles,
@@ -44,14 +44,14 @@ pub struct Source {
 }
 
 impl Source {
-    /// As jobs read it.
+    /// In the form that jobs read.
     pub fn of(&self) -> Result<OpenTable<'_>, Failure> {
         let table = self.opened.tables.tables.get(self.at);
         let table = table.ok_or_else(|| Failure::Refused("the table is not there any more".to_owned()))?;
         Ok(OpenTable { tables: &self.opened.tables, table, split: self.split.as_deref() })
     }
 
-    /// Fails if one of the table's objects has failed: what is missing from it then is not damage.
+    /// Fails if one of the table's objects could not be read: what is missing then is not damage.
     pub fn reached(&self) -> Result<(), Failure> {
         let missed = self.of()?.tables.missed(self.of()?.table);
         missed.map_or(Ok(()), |missed| Err(Failure::Storage(missed)))
@@ -61,7 +61,7 @@ impl Source {
         self.opened.tables.tables.get(self.at).map_or("", |table| table.name.as_str())
     }
 
-    /// The columns that the clustered index is ordered by. None if the server numbers the rows itself.
+    /// The columns of the clustered index's key. None if the server generates row ids.
     pub fn key(&self) -> Vec<&str> {
         let table = self.opened.tables.tables.get(self.at);
         let Some((table, tree)) = table.and_then(|table| Some((table, table.trees.first()?))) else {
@@ -134,7 +134,7 @@ fn open_files(paths: &[PathBuf], keys: KeyFiles) -> Result<Opened, Failure> {
     let workers = arguments::workers(None).unwrap_or(1);
     let wish = Wish { keys: &keys, page_size: None, workers, index: None, create_table: None, pending: true };
     let tables = Tables::find(paths, wish)?;
-    // What the caller named must be readable; what is below it may fail by itself, and is told of with a warning.
+    // The named path must be readable. Files below it may fail individually, with a warning.
     remote::missed(paths).map_or(Ok(Opened { tables, keys }), |missed| Err(Failure::Storage(missed)))
 }
 
@@ -283,7 +283,7 @@ impl Table {
 }
 
 impl Table {
-    /// A scan as if without arguments.
+    /// A scan with default arguments.
     fn plain(&self) -> PyResult<Scan> {
         Scan::new(self.0.clone(), Choices::default())
     }

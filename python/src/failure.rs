@@ -1,4 +1,4 @@
-//! What goes wrong, as Python's exceptions. The classes are in `innokit/_errors.py`.
+//! Errors as Python exceptions. The classes are in `innokit/_errors.py`.
 
 use std::io;
 
@@ -7,25 +7,25 @@ use jobs::source::remote::{self, Missed};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
 use pyo3::prelude::*;
 
-/// Why a job has no result.
+/// Why a job failed.
 #[derive(Debug)]
 pub enum Failure {
     /// The files cannot be used.
     Job(jobs::Error),
     /// An object cannot be read, which says nothing about what is in it.
     Storage(Missed),
-    /// Rows cannot be read: the first of them, and how many more places there are.
+    /// Rows cannot be read: the first place, and how many more there are.
     Damage(RowDamage, usize),
-    /// Not damaged, and still not possible.
+    /// Impossible for another reason than damage.
     Refused(String),
-    /// An argument that makes no sense.
+    /// An invalid argument.
     Usage(String),
-    /// A defect of innokit.
+    /// A bug in innokit.
     Panic(String),
 }
 
 impl Failure {
-    /// The first of some damage.
+    /// The first damaged place.
     pub fn of_damage(damage: &[RowDamage]) -> Option<Self> {
         damage.first().map(|first| Self::Damage(first.clone(), damage.len() - 1))
     }
@@ -37,7 +37,7 @@ impl Failure {
         Self::Panic(text.unwrap_or_else(|| "a panic without a message".to_owned()))
     }
 
-    /// In one sentence.
+    /// The message, in one sentence.
     pub fn text(&self) -> String {
         match self {
             Self::Job(error) => error.to_string(),
@@ -95,7 +95,7 @@ impl From<Failure> for PyErr {
         match failure {
             Failure::Job(jobs::Error::Interrupted) => PyKeyboardInterrupt::new_err(()),
             Failure::Job(jobs::Error::Io { path, source, .. }) if source.raw_os_error().is_some() => {
-                // Python makes a FileNotFoundError or PermissionError of it, by its number.
+                // Python turns it into a FileNotFoundError or PermissionError by its errno.
                 let said = source.to_string();
                 let said = said.split(" (os error").next().unwrap_or(&said).to_owned();
                 PyOSError::new_err((source.raw_os_error(), said, path.into_os_string()))
@@ -103,7 +103,7 @@ impl From<Failure> for PyErr {
             Failure::Usage(why) => PyValueError::new_err(why),
             Failure::Damage(damage, _) => of_class("DamageError", |class| {
                 let RowDamage { path, page_no, offset, keys, .. } = damage;
-                // A `Path` of Python would turn `s3://` into `s3:/`.
+                // Python's `Path` would turn `s3://` into `s3:/`.
                 class.call1((text, path.into_os_string(), page_no, offset, keys))
             }),
             Failure::Storage(missed) => of_class("StorageError", |class| {

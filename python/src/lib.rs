@@ -7,8 +7,8 @@
 //! python -m innokit -> innokit::run, the command line
 //! ```
 //!
-//! Work is done on threads of its own without the GIL; the calling thread waits and looks for Ctrl-C (`wait.rs`). Nothing is started before
-//! it is asked for, because programs such as Spark fork.
+//! Work runs on separate threads without the GIL; the calling thread waits and checks for Ctrl-C (`wait.rs`). Nothing starts before
+//! it is needed, because programs such as Spark fork.
 
 mod arguments;
 mod capsule;

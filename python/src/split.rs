@@ -16,10 +16,10 @@ use crate::schema::Schema;
 use crate::storage;
 use crate::wait::interruptible;
 
-/// Raised with each change of what is pickled.
+/// Version of the pickled form.
 const VERSION: u32 = 2;
 
-/// What is pickled: also the paths of key files, but no key unless it was given in place of a path.
+/// The pickled form. It includes the paths of key files, but a key only if one was given instead of a path.
 #[derive(Serialize, Deserialize)]
 struct State {
     version: u32,
@@ -33,7 +33,7 @@ struct State {
 pub struct Split {
     split: Arc<jobs::rows::Split>,
     keys: KeyFiles,
-    /// Its files, once they are needed.
+    /// Its files, opened when first needed.
     opened: Mutex<Option<Arc<Opened>>>,
 }
 
@@ -78,7 +78,7 @@ pub fn split_from_state(state: &[u8]) -> PyResult<Split> {
     if version != VERSION {
         return Err(wrong(format!("its version is {version}, not {VERSION}")));
     }
-    // They are URLs already, without signatures: this makes the clients ready.
+    // They are already URLs without signatures. This sets up the clients.
     storage::entered(split.files.iter().map(|file| file.path.clone()).collect())?;
     Ok(Split::new(split, KeyFiles { keyrings, key_file }))
 }

@@ -1,4 +1,4 @@
-//! Paths that are URLs: buckets and web servers, read by the same clients as the command line's.
+//! URLs as paths: buckets and web servers, read by the same clients as in the command line.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::wait::interruptible;
 
-/// Paths as jobs read them. The clients are made ready with the first URL: nothing is started before it is asked for.
+/// Paths in the form that jobs read. The first URL sets up the clients: nothing starts before it is needed.
 pub fn entered(paths: Vec<PathBuf>) -> PyResult<Vec<PathBuf>> {
     if paths.iter().any(|path| remote::is_url(path)) {
         install()?;
@@ -25,19 +25,19 @@ fn install() -> PyResult<()> {
     Ok(())
 }
 
-/// Jobs refuse each URL by name.
+/// Without the feature, jobs refuse each URL by name.
 #[cfg(not(feature = "cloud"))]
 fn install() -> PyResult<()> {
     Ok(())
 }
 
-/// For the modules in Python: whether a path is spelled as a URL of storage.
+/// For the Python modules: whether a path is a storage URL.
 #[pyfunction(name = "_is_url")]
 pub fn is_url(path: PathBuf) -> bool {
     remote::is_url(&path)
 }
 
-/// For Spark, which sizes its partitions: bytes of the files that a check of this URL would read; `None` if they cannot be listed.
+/// For Spark, which sizes its partitions: the total size in bytes of the files that a check of this URL reads; `None` if they cannot be listed.
 #[pyfunction(name = "_bytes_below")]
 pub fn bytes_below(py: Python<'_>, url: PathBuf) -> PyResult<Option<u64>> {
     let paths = entered(vec![url])?;

@@ -1,4 +1,4 @@
-//! A job on a thread of its own, while the calling thread waits without the GIL and looks for Ctrl-C.
+//! Runs a job on its own thread, while the calling thread waits without the GIL and checks for Ctrl-C.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use crate::failure::Failure;
 
-/// How often a waiting thread looks for signals.
+/// How often a waiting thread checks for signals.
 pub const TICK: Duration = Duration::from_millis(50);
 
 /// Runs `job`. On Ctrl-C `stop` is set and the exception raised at once; the job ends by itself at the next page.
@@ -23,7 +23,7 @@ pub fn interruptible<T: Send + 'static>(
     let (sender, mut receiver) = sync_channel(1);
     let run = move || {
         let outcome = catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|panic| Err(Failure::of_panic(&*panic)));
-        // Nobody waits any more after Ctrl-C.
+        // After Ctrl-C nobody waits any more, so a failed send is fine.
         drop(sender.send(outcome));
     };
     thread::Builder::new().name("innokit".to_owned()).spawn(run)?;
@@ -45,7 +45,7 @@ pub fn interruptible<T: Send + 'static>(
     }
 }
 
-/// For the tests: a job with a defect.
+/// For tests: a job that panics.
 #[pyfunction(name = "_panicking_job")]
 pub fn panicking_job(py: Python<'_>) -> PyResult<()> {
     #[expect(clippy::panic, reason = "this is what the tests want to see caught")]

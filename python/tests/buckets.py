@@ -1,4 +1,4 @@
-"""A real S3 server over a folder of its own, as crates/innokit/tests/cloud_lab has it."""
+"""A real S3 server over its own folder, like crates/innokit/tests/cloud_lab."""
 
 import json
 import os
@@ -11,9 +11,9 @@ import typing
 
 from conftest import REPOSITORY
 
-#: The accounts: one may do everything, the other what policies allow.
+#: The accounts: the owner may do everything, the guest only what policies allow.
 OWNER, READER = ("owner", "ownersecret"), ("reader", "readersecret")
-#: A busy machine starts a server slowly.
+#: Generous, because a busy machine starts a server slowly.
 PATIENCE = 120
 
 
@@ -25,7 +25,7 @@ def program():
 
 
 class Buckets:
-    """The server, with one bucket `lab`. This process and those that it starts read from it, as the owner."""
+    """The server, with one bucket `lab`. This process and its children read from it as the owner."""
 
     def __init__(self, folder):
         self.folder, self.server, self.counted, self.changed = folder, None, 0, {}
@@ -47,7 +47,7 @@ class Buckets:
             self.set(name, str(folder / "home/none"))
         self.relay = Relay(self.port)
         self.set("AWS_ENDPOINT_URL", f"http://127.0.0.1:{self.relay.port}")
-        # Three tries are over soon.
+        # Few retries, so that failures are quick.
         self.set("INNOKIT_CLOUD_RETRIES", "2")
         self.sign_in(OWNER)
 
@@ -64,7 +64,7 @@ class Buckets:
     def start(self):
         command = [self.program, "--port", f"127.0.0.1:{self.port}", "--access", OWNER[0], "--secret", OWNER[1], "--quiet"]
         command += ["--access-log", self.folder / "log", "--iam-dir", self.folder / "accounts"]
-        # It keeps its notes on objects in files, because not every file system has extended attributes.
+        # Object metadata goes to files, because not every file system has extended attributes.
         command += ["posix", "--bucketlinks", "--sidecar", self.folder / "notes", self.folder / "buckets"]
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
@@ -98,7 +98,7 @@ class Buckets:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
     def put(self, key, file):
-        """Uploads an object, so that it has an ETag. Returns its URL."""
+        """Uploads an object through the server, so it has an ETag. Returns its URL."""
         self.ask(f"lab/{key}", "-T", str(file))
         return f"s3://lab/{key}"
 
@@ -106,7 +106,7 @@ class Buckets:
         self.ask(f"lab/{key}", "-X", "DELETE")
 
     def allow(self, statements):
-        """Lets the other account do what pairs of action and resource say."""
+        """Grants the guest the given pairs of action and resource."""
         name = READER[0]
         said = [
             {"Effect": "Allow", "Principal": {"AWS": [name]}, "Action": [action], "Resource": [f"arn:aws:s3:::{resource}"]}
@@ -122,7 +122,7 @@ class Buckets:
         return f"s3://{name}"
 
     def requests(self):
-        """Since the last call: reads of objects, other requests, and bytes that were sent to readers."""
+        """Since the last call: object reads, other requests, and bytes sent to readers."""
         log = self.folder / "log"
         lines = log.read_text().splitlines() if log.exists() else []
         new, self.counted = lines[self.counted :], len(lines)
@@ -138,7 +138,7 @@ class Requests(typing.NamedTuple):
 
 
 class Relay:
-    """Passes connections on to a port, and counts the bytes that come back."""
+    """Forwards connections to a port, and counts the returned bytes."""
 
     def __init__(self, to):
         self.to, self.sent, self.lock = to, 0, threading.Lock()

@@ -1,4 +1,4 @@
-"""Real servers write the tables, and say what is in them. See scripts/test-ecosystem.sh."""
+"""Real servers write the tables and say what is in them. See scripts/test-ecosystem.sh."""
 
 import dataclasses
 import os
@@ -12,10 +12,10 @@ import pytest
 REPOSITORY = pathlib.Path(os.environ.get("INNOKIT_REPOSITORY") or pathlib.Path(__file__).parents[2])
 DATADIRS = os.environ.get("INNOKIT_DATADIRS")
 TYPES = REPOSITORY / "crates/innokit/tests/rows"
-# How a column's value is shown without loss: rows/readers.py reads it.
+# Expressions that show a column's value without loss, for rows/readers.py.
 sys.path.insert(0, str(TYPES))
 
-# These take engines that no other environment has.
+# These need engines that only one environment has.
 collect_ignore = [] if os.environ.get("INNOKIT_CLUSTER") else ["test_spark.py", "test_ray.py", "test_daft.py"]
 KINDS = ("mysql", "mariadb", "mariadb118")
 VECTORS = (
@@ -23,7 +23,7 @@ VECTORS = (
     "INSERT INTO ty.vec VALUES (1, VEC_FromText('[1,2.5,-3]'), NULL), (2, NULL, VEC_FromText('[0.1,1e10,3e-10,4]'));"
 )
 
-# Keys of every sort, for splits. Of `deep` a page holds five keys: it has more than 256 pages of level 1.
+# Keys of every kind, for splits. A page of `deep` holds five keys, so it has more than 256 pages of level 1.
 KEYS = """
 CREATE DATABASE sp; USE sp;
 CREATE TABLE digits (d INT PRIMARY KEY); INSERT INTO digits VALUES (0),(1),(2),(3),(4),(5),(6),(7),(8),(9);
@@ -58,7 +58,7 @@ def needs_servers(function):
 
 
 def shown(kind, column):
-    """The expression that shows a column's value so that nothing of it is lost."""
+    """The expression that shows a column's value without loss."""
     text = "char varchar tinytext text mediumtext longtext enum set json inet4 inet6".split()
     if kind in ("float", "double"):
         return f"{column}+0e0"
@@ -73,7 +73,7 @@ def shown(kind, column):
 
 @dataclasses.dataclass
 class Said:
-    """What a server says of a table."""
+    """A server's answers about a table."""
 
     columns: list  # name, type, declaration
     rows: list  # a list of fields each, as text
@@ -96,7 +96,7 @@ class Server:
         return self.run("sql", "--batch", "--skip-column-names", text=text)
 
     def lines(self, text):
-        # The end of a line is a newline, and nothing else that Python would take for one.
+        # Only a newline ends a line, not everything that Python would accept.
         return self.sql(text).split("\n")[:-1]
 
     def said(self, schema):
@@ -112,7 +112,7 @@ class Server:
         ):
             name, *column = line.split("\t")
             columns[name].append(column)
-        # In one session, with a line between tables that no row is.
+        # In one session, with a line between tables that cannot be a row.
         selects = "SET time_zone = '+00:00';"
         for name in names:
             select = ",".join(shown(kind, "`" + column.replace("`", "``") + "`") for column, kind, _ in columns[name])
@@ -133,7 +133,7 @@ class Server:
 
 @dataclasses.dataclass
 class Written:
-    """A datadir whose server has stopped, and what it said of its tables."""
+    """The datadir of a stopped server, and the server's answers about its tables."""
 
     kind: str
     datadir: pathlib.Path
@@ -141,7 +141,7 @@ class Written:
     keys: dict
 
     def copy(self, table, folder):
-        """One table with all that a reader needs, in a folder of its own. Returns the tablespace."""
+        """One table with everything that a reader needs, in its own folder. Returns the tablespace."""
         schema, name = table.split(".")
         (folder / schema).mkdir(parents=True)
         for file in [*self.datadir.glob(f"{schema}/{name}.*"), *self.datadir.glob("ibdata*")]:
@@ -166,7 +166,7 @@ def written(kind, folder):
 
 @pytest.fixture(scope="session")
 def datadirs(tmp_path_factory):
-    """Each server's datadir, once it is asked for."""
+    """Each server's datadir, created when first needed."""
     known = {}
 
     def of(kind):
@@ -179,19 +179,19 @@ def datadirs(tmp_path_factory):
 
 @pytest.fixture(params=KINDS)
 def server(request, datadirs):
-    """Every type and every sort of key, written by each server."""
+    """Every type and every kind of key, written by each server."""
     return datadirs(request.param)
 
 
 @pytest.fixture
 def mysql(datadirs):
-    """The same by one server, for what does not depend on it."""
+    """The same from one server, for tests that do not depend on it."""
     return datadirs("mysql")
 
 
 @pytest.fixture(scope="session")
 def buckets(tmp_path_factory):
-    """An S3 server, which this process and those it starts find in their environment."""
+    """An S3 server that this process and its children find through their environment."""
     from buckets import Buckets
 
     server = Buckets(tmp_path_factory.mktemp("s3"))
@@ -200,7 +200,7 @@ def buckets(tmp_path_factory):
 
 
 def break_page(path, page, page_size=16384):
-    """Changes bytes in the middle of a page, and not its checksum."""
+    """Changes bytes in the middle of a page without updating its checksum."""
     with open(path, "r+b") as file:
         file.seek(page * page_size + page_size // 2)
         before = file.read(8)
@@ -209,7 +209,7 @@ def break_page(path, page, page_size=16384):
 
 
 def units(split):
-    """The pages that a split names, from what is pickled of it."""
+    """The pages that a split names, from its pickled form."""
     import json
 
     state = json.loads(split.__reduce__()[1][0])
@@ -217,7 +217,7 @@ def units(split):
 
 
 def hinted(function):
-    """The arguments of a function as the type hints beside its module name them."""
+    """The arguments of a function according to the type hints of its module."""
     import ast
     import inspect
 

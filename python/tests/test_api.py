@@ -24,7 +24,7 @@ TABLE = "mysql-16k/shop/row_dynamic.ibd"
 
 @pytest.fixture
 def path(tmp_path):
-    """A table of 16,000 rows, to do with as one likes."""
+    """A table of 16,000 rows that a test may damage."""
     return shutil.copy(pathlib.Path(DATADIRS) / TABLE, tmp_path)
 
 
@@ -105,7 +105,7 @@ def test_schema(table):
 def test_each_stream_reads_again(table):
     scan = table.scan()
     assert polars.DataFrame(scan).equals(polars.DataFrame(scan))
-    # A stream that is left in the middle, or never begun, does no harm.
+    # An abandoned or never started stream does no harm.
     for _ in range(20):
         reader = pyarrow.RecordBatchReader.from_stream(table.scan(batch_size=10))
         assert reader.read_next_batch().num_rows == 10
@@ -126,7 +126,7 @@ def test_write_parquet(table, path, tmp_path):
     before = target.read_bytes()
     with pytest.raises(innokit.DamageError, match=f"page {pages[100]}"):
         table.write_parquet(target)
-    # The old file is as it was, and no unfinished one is left.
+    # The old file is unchanged, and no unfinished one is left.
     assert target.read_bytes() == before
     assert sorted(file.name for file in tmp_path.iterdir()) == ["row_dynamic.ibd", "t.parquet"]
     with pytest.raises(FileNotFoundError):
@@ -179,7 +179,7 @@ def test_a_datadir_that_needs_recovery_is_told():
 
 
 def child(code, *arguments):
-    """Another Python, in a group of its own, which says `ready` once it has begun."""
+    """Another Python in its own process group, which prints `ready` once it has begun."""
     command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stdout.readline() == "ready\n", process.stderr.read()
@@ -199,7 +199,7 @@ def is_interrupted(process):
 
 @pytest.fixture
 def endless(tmp_path):
-    """A tablespace that takes minutes to check, and no space."""
+    """A sparse tablespace that takes minutes to check."""
     shutil.copy(pathlib.Path(DATADIRS) / TABLE, tmp_path / "endless.ibd")
     os.truncate(tmp_path / "endless.ibd", 2 << 40)
     return tmp_path / "endless.ibd"
@@ -247,7 +247,7 @@ def test_other_threads_run_meanwhile(endless):
 
 
 def stub():
-    """The classes and functions of the type hints, with the names in each."""
+    """The classes and functions of the type hints, and the names in each."""
     text = (pathlib.Path(innokit.__file__).parent / "_innokit.pyi").read_text()
     tree = ast.parse(text)
     names = {node.name: node for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}

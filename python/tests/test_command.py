@@ -1,4 +1,4 @@
-"""`python -m innokit` and the script `innokit` do what the program does: the same output, exit status, and end by a signal."""
+"""`python -m innokit` and the script `innokit` behave like the program: the same output, exit status, and death by a signal."""
 
 import os
 import pathlib
@@ -18,7 +18,7 @@ SCRIPT = pathlib.Path(sysconfig.get_path("scripts")) / "innokit"
 MODULE = [sys.executable, "-m", "innokit"]
 TABLE = "mysql-16k/shop/row_dynamic.ibd"
 PAGE_SIZE = 16384
-# A pipe holds less: once this is written, the reader has begun.
+# More than a pipe holds, so once this is written, the reader has begun.
 MORE_THAN_A_PIPE = 4 << 20
 
 needs_program = pytest.mark.skipif(not (PROGRAM and DATADIRS), reason="needs the program and real files: make test-ecosystem")
@@ -27,7 +27,7 @@ each_way = pytest.mark.parametrize("command", [[PROGRAM], MODULE], ids=["program
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A sound table, a damaged one, and a name that is no text, in the working directory."""
+    """An intact table, a damaged one, and a file name that is not valid text, in the working directory."""
     table = pathlib.Path(DATADIRS) / TABLE
     for name in (b"sound.ibd", b"damaged.ibd", b"\xff.ibd"):
         shutil.copy(table, os.fsencode(tmp_path) + b"/" + name)
@@ -47,12 +47,12 @@ def captured(command, arguments, **options):
 
 
 def without_times(printed):
-    """Without what differs between two runs of the same program: times, rates, the demo's folder."""
+    """Output without what differs from run to run: times, rates, the demo's folder."""
     times = rb'"started_at": ?"[^"]*"|"seconds": ?[0-9.e-]+|time=[0-9.]+s|[0-9.,]+ (s\b|[kMG]?B/s|rows/s)|[0-9]+% I/O wait|\.tmp\w{6}'
     return re.sub(times, b"TIME", printed)
 
 
-# Arguments, and the status and the words that show that they do what they are here for.
+# Arguments with the expected status, and words that show that the case works.
 CASES = [
     (["check", "sound.ibd"], 0, b"all well"),
     (["check", "damaged.ibd"], 1, b"page 5"),
@@ -124,7 +124,7 @@ def test_names_that_are_no_text_are_found(folder, locale):
 
 @needs_program
 def test_it_goes_by_the_name_of_the_original(folder):
-    """As `innochecksum` it is the original, and by any other name itself."""
+    """Called `innochecksum` it acts like the original, under any other name like itself."""
     for name in ("innochecksum", "other"):
         (folder / "a").mkdir(exist_ok=True)
         (folder / "b").mkdir(exist_ok=True)
@@ -140,7 +140,7 @@ def test_it_goes_by_the_name_of_the_original(folder):
 @needs_program
 @pytest.mark.parametrize("arguments", [case[0] for case in CASES if case[2] and b"missing.ibd" not in map(os.fsencode, case[0])], ids=repr)
 def test_a_reader_that_is_gone_is_no_defect(folder, arguments):
-    """No traceback, no panic, and the verdict stands, as in `innokit check ... | head -1`."""
+    """No traceback, no panic, and the same verdict, as in `innokit check ... | head -1`."""
     found = []
     for command in ([PROGRAM], MODULE, [SCRIPT]):
         reader, writer = os.pipe()
@@ -156,7 +156,7 @@ def test_a_reader_that_is_gone_is_no_defect(folder, arguments):
 @each_way
 def test_a_reader_may_leave_in_the_middle(folder, command):
     process = subprocess.Popen([*command, "table", "export", "sound.ibd"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    # There are more rows than a pipe holds.
+    # More rows than a pipe holds.
     assert process.stdout.readline().startswith(b"1,7919,")
     process.stdout.close()
     assert process.wait(60) == 0 and process.stderr.read() == b""
@@ -175,7 +175,7 @@ def test_a_full_disk_is_not_all_well(folder, command):
 
 
 class Endless:
-    """A command that reads standard input, and has begun to."""
+    """A command that has begun to read standard input."""
 
     def __init__(self, command, arguments):
         self.table = (pathlib.Path(DATADIRS) / TABLE).read_bytes()
@@ -185,7 +185,7 @@ class Endless:
         self.process.stdin.flush()
 
     def feed(self):
-        """The rest, and the same again and again, as long as it is read."""
+        """The rest, then the same over and over while it is read."""
         try:
             self.process.stdin.write(self.table[MORE_THAN_A_PIPE:])
             while True:
@@ -194,7 +194,7 @@ class Endless:
             pass
 
     def ended(self):
-        """Status and output. Standard input stays open, also when Popen looks after it."""
+        """Status and output. Standard input stays open even if Popen manages it."""
         stdin, self.process.stdin = self.process.stdin, None
         try:
             printed, errors = self.process.communicate(timeout=60)
@@ -225,7 +225,7 @@ def test_the_first_signal_stops_a_check_which_reports_what_it_has(folder, comman
 @each_way
 def test_the_second_signal_ends_a_check_that_waits(folder, command):
     check = Endless(command, ["check", "-"])
-    # Two of them may arrive as one, and the first before it waits, so that it reports what it has: until it ends, the next is sent.
+    # Two signals may arrive as one, or the first before the command waits, so repeat until it ends.
     for _ in range(600):
         check.process.send_signal(signal.SIGINT)
         try:
@@ -249,7 +249,7 @@ def test_a_signal_ends_a_command_that_has_nothing_to_report(folder, command):
 @needs_program
 @each_way
 def test_a_signal_that_the_caller_ignores_stays_ignored(folder, command):
-    # As in `nohup`, and in a job that a shell's script starts with `&`.
+    # As with `nohup`, and for a job that a shell script starts with `&`.
     original = Endless(["sh", "-c", 'trap "" INT; exec "$@"', "sh", *command], ["innochecksum", "-"])
     original.process.send_signal(signal.SIGINT)
     original.process.stdin.write(original.table[MORE_THAN_A_PIPE:])
@@ -265,14 +265,14 @@ def python(code, *arguments):
 
 def test_a_panic_is_a_status_and_a_message():
     status, printed, errors = python("import innokit, sys; sys.exit(innokit._innokit._panicking_run())")
-    # 101, as of any program in Rust. What was printed before is not lost.
+    # 101, as for any Rust program. Earlier output is not lost.
     assert (status, printed) == (101, b"half a line")
     assert b"panicked" in errors and b"a command that tests made panic" in errors and b"Traceback" not in errors
 
 
 @needs_program
 def test_other_threads_run_meanwhile(folder):
-    """A thread of Python writes what the command reads: neither would end if the command kept the GIL."""
+    """A Python thread writes the command's input: neither would end if the command kept the GIL."""
     code = """
         import innokit, os, sys, threading
         reader, writer = os.pipe()

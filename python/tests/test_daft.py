@@ -1,4 +1,4 @@
-"""`innokit.daft`: queries of Daft, in this process."""
+"""`innokit.daft`: Daft queries in this process."""
 
 import inspect
 import os
@@ -11,7 +11,7 @@ import polars
 import pytest
 from conftest import DATADIRS, break_page, hinted, needs_servers, units
 
-# Where Ray runs in the same process, as after its tests, Daft would take it for its own cluster.
+# If Ray runs in this process, as after its tests, Daft would use it as its cluster.
 os.environ.setdefault("DAFT_RUNNER", "native")
 
 import daft
@@ -105,7 +105,7 @@ def test_every_type_is_what_innokit_reads(datadirs, kind):
         scan = innokit.open(server.datadir).table(f"ty.{name}").scan(strings="utf8")
         expected = polars.DataFrame(scan)
         found = frame(innokit.daft.read_innodb(server.datadir, f"ty.{name}"))
-        # Daft gives back large strings and binaries; Polars knows one of each.
+        # Daft returns large strings and binaries; Polars has only one type of each.
         assert found.columns == expected.columns and sorted(found.rows(), key=repr) == sorted(expected.rows(), key=repr), name
         columns += len(expected.columns)
     assert columns > 200

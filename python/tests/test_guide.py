@@ -18,7 +18,7 @@ def folder(tmp_path_factory):
 
 
 def readers_folder(folder):
-    """What a guide's reader has: last night's backup, and a table of it that is torn."""
+    """The files of the guide's reader: last night's backup, and a damaged table of it."""
     backup = pathlib.Path(DATADIRS) / "mysql-16k"
     (folder / "last-night").symlink_to(backup)
     (folder / "torn").mkdir()
@@ -42,10 +42,10 @@ def server_says(folder):
 
 
 def run(guide, names, backups="/backups"):
-    """Runs a guide's examples as one session, with a folder in place of /backups, and returns how many there are."""
+    """Runs a guide's examples as one session, with `folder` for /backups. Returns how many there are."""
     text, examples = guide.read_text().replace("/backups", str(backups)), []
     for block in re.findall(r"```pycon\n(.*?)```", text, re.S):
-        # At the lines of the guide.
+        # Line numbers are the guide's.
         line = text[: text.index(block)].count("\n")
         parsed = doctest.DocTestParser().get_examples(block)
         for example in parsed:
@@ -78,7 +78,7 @@ def test_the_guide_names_every_argument_and_exception():
 
 
 def test_no_block_is_left_out():
-    """Each block of Python is one of those that are run; the others are commands of a shell."""
+    """Every Python block is run; the others are shell commands."""
     fences = re.findall(r"^```(\w*)\n", GUIDE.read_text(), re.M)
     assert set(fences[::2]) <= {"pycon", "console", "python"} and "pycon" in fences
     assert fences.count("python") == 1, "what takes a cluster is run by test_ray.py"

@@ -1,4 +1,4 @@
-"""`innokit.polars.scan_innodb`: what a query asks for reaches the scan."""
+"""`innokit.polars.scan_innodb`: a query's columns, limit and filter reach the scan."""
 
 import pathlib
 
@@ -16,7 +16,7 @@ def path():
 
 @needs_servers
 def test_queries_are_those_of_the_whole_frame(path, monkeypatch):
-    # Several parts, whatever the table's size.
+    # Several parts for a table of any size.
     monkeypatch.setattr(innokit.polars, "_PART_BYTES", 1 << 20)
     whole = polars.DataFrame(innokit.open(path).table("shop.row_dynamic"))
     lazy = innokit.polars.scan_innodb(path, "shop.row_dynamic")

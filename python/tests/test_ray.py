@@ -1,4 +1,4 @@
-"""`innokit.ray` on a node of Ray with two workers."""
+"""`innokit.ray` on a Ray node with two workers."""
 
 import inspect
 import os
@@ -25,7 +25,7 @@ TABLE = "shop.row_dynamic"
 
 @pytest.fixture(scope="module")
 def node(buckets):
-    # Its workers find the S3 server in the environment that they are started with.
+    # Its workers find the S3 server through the environment they are started with.
     ray.init(num_cpus=2, include_dashboard=False, object_store_memory=128 << 20, log_to_driver=False, logging_level="ERROR")
     ray.data.DataContext.get_current().enable_progress_bars = False
     yield
@@ -59,7 +59,7 @@ def test_columns_and_keys_are_chosen(node, path):
     expected = polars.DataFrame(innokit.open(path).table(TABLE).scan(["b", "id"], key_range=(100, 199), strings="utf8"))
     dataset = innokit.ray.read_innodb(path, TABLE, columns=["b", "id"], key_range=(100, 199))
     assert rows(dataset).equals(expected)
-    # What a later step selects, the tasks read.
+    # The tasks read only the columns that a later step selects.
     selected = innokit.ray.read_innodb(path, TABLE, key_range=(100, 199)).select_columns(["id"])
     assert rows(selected).equals(expected.select("id"))
     source = innokit.ray.InnoDBDatasource(innokit._tasks.Reading(path, TABLE)).apply_projection({"id": "id"})
@@ -90,7 +90,7 @@ def test_tasks_are_made_once(path, monkeypatch):
     monkeypatch.setattr(innokit._tasks.Reading, "open", None)
     again = source.get_read_tasks(4)
     assert len(first) == len(again) == 4
-    # A guess of rows would be taken for the count.
+    # Ray would take an estimate of the rows for the exact count.
     assert {task.metadata.num_rows for task in first} == {None}
     assert source.estimate_inmemory_data_size() == sum(task.metadata.size_bytes for task in first)
     assert {task.metadata.input_files for task in first} == {(str(path),)}
@@ -137,7 +137,7 @@ def test_a_killed_worker_costs_no_row(node, path, tmp_path):
     deadline = time.monotonic() + 120
     while not os.listdir(marks) and time.monotonic() < deadline:
         time.sleep(0.05)
-    # It has a block in hand, and does not finish it.
+    # It is working on a block, and does not finish it.
     os.kill(int(os.listdir(marks)[0].split("-")[0]), signal.SIGKILL)
     open(f"{marks}/go", "w").close()
     job.join(120)

@@ -1,4 +1,4 @@
-"""`innokit.spark` on a real cluster: a master and two workers, each a process of its own."""
+"""`innokit.spark` on a real cluster: a master and two workers in separate processes."""
 
 import inspect
 import json
@@ -30,7 +30,7 @@ TYPES = ("nums", "decs", "temps", "strs", "geo", "vec", "jsn", "net", "cmt", "pr
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory, buckets):
-    # Its processes find the S3 server in the environment that they are started with.
+    # Its processes find the S3 server through the environment they are started with.
     cluster = Cluster(tmp_path_factory.mktemp("spark"))
     try:
         cluster.connect()
@@ -105,7 +105,7 @@ def test_buckets_are_read_and_verified(spark, buckets, torn):
     [found] = check.load(buckets.put("spark/torn.ibd", torn[0])).collect()
     assert (found.page, found.severity) == (torn[1], "damage")
     for missing in ("s3://lab/spark/none.ibd", "s3://lab/none/"):
-        # One row, and not one from each partition.
+        # One row in total, not one per partition.
         [found] = check.load(missing).collect()
         assert (found.path, found.severity) == (missing, "undecided")
         with pytest.raises(Exception, match=f"StorageError: {missing}: there is no object of this name"):
@@ -116,7 +116,7 @@ def test_buckets_are_read_and_verified(spark, buckets, torn):
 
 @needs_servers
 def test_a_range_of_keys_reads_only_its_pages(spark, torn):
-    """The damaged page is met by a query that reads it, and by no other. A filter is none."""
+    """Only a query that reads the damaged page fails. A filter does not change what is read."""
     path, page = torn
     keys = whole(BACKUP / "shop/row_dynamic.ibd", "shop.row_dynamic", columns=["id"])["id"]
     low, high = keys[len(keys) // 4], keys[3 * len(keys) // 4]
@@ -127,7 +127,7 @@ def test_a_range_of_keys_reads_only_its_pages(spark, torn):
         read(spark, path, "shop.row_dynamic", columns="id").where(f"id < {low}").collect()
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
-        # Whatever was asked of a DataFrame before, it keeps its rows.
+        # Earlier queries do not change a DataFrame's rows.
         assert below.where("id < 100").count() == keys.filter(keys < 100).len()
         assert below.count() == keys.filter(keys <= low).len()
     finally:
@@ -147,7 +147,7 @@ def test_damage_is_raised_skipped_or_listed(spark, torn):
     [lost] = read(spark, path, "shop.row_dynamic", splits=4, on_damage="list").collect()
     assert (lost.path, lost.page, lost.offset) == (str(path), page, page * 16384)
     assert f"page {page} is damaged" in lost.message
-    # What cannot be split is read by one task.
+    # One task reads a table that cannot be split.
     break_page(path, innokit_root(path))
     with pytest.raises(Exception, match="DamageError"):
         read(spark, path, "shop.row_dynamic", splits=4).collect()
@@ -192,7 +192,7 @@ def test_what_does_not_exist_is_refused(spark, tmp_path):
 def test_a_file_that_changes_meanwhile_is_refused(spark, tmp_path):
     path = shutil.copy(BACKUP / "shop/row_dynamic.ibd", tmp_path)
     frame = read(spark, path, "shop.row_dynamic", splits=2)
-    # Spark makes the splits when it plans, and asks for them again with each action on the DataFrame's source only.
+    # Spark requests the splits when it plans, and again only with each action on the DataFrame's source.
     planned = frame.rdd
     os.utime(path, (1, 1))
     with pytest.raises(Exception, match="it has changed since the split was made"):
@@ -211,7 +211,7 @@ def test_a_killed_executor_costs_no_row(cluster, tmp_path):
         import time
 
         for batch in batches:
-            # This process is a child of a daemon, which is one of the executor.
+            # This process is a child of a daemon, which is a child of the executor.
             executor = pathlib.Path(f"/proc/{os.getppid()}/stat").read_text().rsplit(")")[-1].split()[1]
             open(f"{marks}/{executor}-{time.time_ns()}", "w").close()
             while not os.path.exists(f"{marks}/go"):
@@ -229,7 +229,7 @@ def test_a_killed_executor_costs_no_row(cluster, tmp_path):
         time.sleep(0.05)
     executors = cluster.executors()
     assert begun() == executors and len(executors) == 2
-    # Both have a task in hand; one does not finish it.
+    # Both are running a task; one does not finish it.
     victim = min(executors)
     os.kill(victim, signal.SIGKILL)
     open(f"{marks}/go", "w").close()
@@ -243,7 +243,7 @@ def test_a_killed_executor_costs_no_row(cluster, tmp_path):
 
 @needs_servers
 def test_checks_are_those_of_the_whole(spark, tmp_path):
-    """A datadir with damage of several kinds, in parts; and a sound one."""
+    """A datadir with several kinds of damage, checked in parts, and an intact one."""
     datadir = tmp_path / "data"
     shutil.copytree(BACKUP, datadir, ignore=shutil.ignore_patterns("mysql.ibd.*", "binlog*", "*.pem"))
     break_page(datadir / "shop/row_dynamic.ibd", 100)
@@ -271,7 +271,7 @@ def test_checks_are_those_of_the_whole(spark, tmp_path):
 
 
 def spark_name(kind, declared):
-    """How docs/spark.md calls a column."""
+    """The name of a column in docs/spark.md."""
     name = kind.upper()
     if kind == "decimal":
         return "DECIMAL of up to 38 digits" if int(declared.split("(")[1].split(",")[0].rstrip(")")) <= 38 else "DECIMAL of 39 to 65 digits"
@@ -281,7 +281,7 @@ def spark_name(kind, declared):
 
 
 def documented():
-    """The table of types: what is left of it, each name with its type in Spark."""
+    """The table of types: its left column, each name with its Spark type."""
     table = GUIDE.read_text().split("## Types")[1].split("\n\n")[1:]
     rows = [line.strip("|").split("|") for block in table for line in block.splitlines() if line.startswith("| ")]
     return {name.strip(): row[1].strip(" `") for row in rows[1:] for name in row[0].split(",")}
@@ -293,7 +293,7 @@ def test_every_type_is_what_the_server_shows(spark, datadirs, kind):
     server, seen, values = datadirs(kind), {}, 0
     for name, said in server.types.items():
         table = innokit.open(server.datadir).table(f"ty.{name}")
-        # Whatever the table, Spark would not refuse a batch of it.
+        # Spark accepts the batches of every table.
         scan = table.scan(strings="utf8")
         schema = innokit.spark._row_type(scan)
         target = innokit.spark._arrow_schema(schema)

@@ -1,4 +1,4 @@
-"""Splits: together they are the table, each by itself, in other processes too."""
+"""Splits together are the table, each can be read alone, in other processes too."""
 
 import concurrent.futures
 import multiprocessing
@@ -31,7 +31,7 @@ def test_union_of_splits_is_the_table_and_what_the_server_says(server):
         for n in COUNTS:
             splits = [pickle.loads(pickle.dumps(split)) for split in table.splits(n)]
             assert 1 <= len(splits) <= n
-            # In key order too, as the whole scan is.
+            # In key order, like the whole scan.
             assert together(splits).equals(whole), f"{name} in {n}"
             assert sum(split.count() for split in splits) == said.count, f"{name} in {n}"
             assert sum(split.checksum() for split in splits) % 2**32 == said.checksum, f"{name} in {n}"
@@ -39,7 +39,7 @@ def test_union_of_splits_is_the_table_and_what_the_server_says(server):
 
 @needs_servers
 def test_types_survive_splits(server):
-    """Partitions, columns added later, values outside of the rows, historical rows: all sorts of tables."""
+    """All sorts of tables: partitions, columns added later, off-page values, history rows."""
     db = innokit.open(server.datadir)
     for name, said in server.types.items():
         table = db.table(f"ty.{name}")
@@ -114,14 +114,14 @@ def test_limits_and_batches(mysql):
         batches = pyarrow.RecordBatchReader.from_stream(table.scan(batch_size=batch_size)).read_all().to_batches()
         sizes = [batch.num_rows for batch in batches]
         assert sum(sizes) == whole.height
-        # One thread reads one range: only the last batch is smaller.
+        # One thread reads one range, so only the last batch is smaller.
         assert all(size == batch_size for size in sizes[:-1]) and 0 < sizes[-1] <= batch_size
         batches = pyarrow.RecordBatchReader.from_stream(table.scan(batch_size=batch_size, threads=2)).read_all().to_batches()
         assert max(batch.num_rows for batch in batches) <= batch_size
 
 
 def in_another_process(method, split):
-    """A process that was spawned may use Polars, a forked one may not: its threads are gone."""
+    """A spawned process may use Polars. A forked one may not, because it has none of its threads."""
     return split.count(threads=2) if method == "fork" else polars.DataFrame(split.scan(["v"])).height
 
 
@@ -130,7 +130,7 @@ def in_another_process(method, split):
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_other_processes_read_splits(mysql, method):
     table = innokit.open(mysql.datadir).table("sp.deep")
-    # Threads of this process have read before it forks.
+    # This process has read with threads before it forks.
     assert table.scan(limit=1).__arrow_c_stream__() is not None
     assert table.count(threads=2) == 8000
     context = multiprocessing.get_context(method)
@@ -219,7 +219,7 @@ def test_damage_above_the_leaves(server, tmp_path):
     assert raised.value.page == root
     with pytest.raises(innokit.DamageError):
         table.count()
-    # Only the whole table is searched for leaves that nothing leads to.
+    # Only a scan of the whole table searches for unreachable leaves.
     with pytest.warns(innokit.DamageWarning, match=f"page {root}"):
         found = polars.DataFrame(table.scan(on_damage="skip"))
     assert found.sort("id").equals(expected)
@@ -240,7 +240,7 @@ ALL_KINDS = ("mysql-8k", "mariadb-8k", "mysql-64k", "mariadb-4k", "mysql-16k-com
 @needs_servers
 @pytest.mark.parametrize("name", ALL_KINDS)
 def test_all_sorts_of_files(name):
-    """Shared, general and system tablespaces, of two files too, compressed ones, every page size."""
+    """Shared, general and system tablespaces, one of them of two files; compressed tables; every page size."""
     db = innokit.open(pathlib.Path(DATADIRS) / name)
     assert len(db.tables()) >= 5
     for name in db.tables():

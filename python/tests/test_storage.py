@@ -1,4 +1,4 @@
-"""Tables in buckets of a real S3 server: the same rows as from files, and errors that are about the storage and never about the data."""
+"""Tables in buckets of a real S3 server: the same rows as from files. Storage errors are never reported as damaged data."""
 
 import concurrent.futures
 import multiprocessing
@@ -19,12 +19,12 @@ from conftest import DATADIRS, break_page, needs_servers, units
 BACKUPS = pathlib.Path(DATADIRS or "")
 BACKUP = BACKUPS / "mysql-16k"
 TABLE, FILE = "shop.row_dynamic", BACKUP / "shop/row_dynamic.ibd"
-# A table that is larger than a few requests of 1 MiB, and has leaves below many pages of level 1.
+# A table larger than a few requests of 1 MiB, with many pages of level 1.
 pytestmark = pytest.mark.filterwarnings("default")
 
 
 def sent(split):
-    """A split as another process gets it."""
+    """A split as another process receives it."""
     return pickle.loads(pickle.dumps(split))
 
 
@@ -68,7 +68,7 @@ def test_a_split_says_which_object_it_is_of_and_reads_its_pages_only(buckets):
         scan = split.scan()
         frames.append(polars.DataFrame(scan))
         asked = buckets.requests()
-        # The first block says what the table is. Leaves of neighbours lie between those of a split, by whole blocks.
+        # The first block defines the table. Whole blocks between a split's leaves may contain leaves of its neighbours.
         assert asked.others == 0, "nothing is looked up or listed"
         assert 1 <= asked.reads <= 6 and asked.bytes < size / 3, asked
         assert scan.bytes_read < 1.3 * split.nbytes
@@ -88,7 +88,7 @@ def test_what_is_not_there_is_missing(buckets):
         report = innokit.check(url)
         assert report.exit_status == 2 and report.files == 0
         assert polars.DataFrame(report)["severity"].to_list() == ["undecided"]
-    # What was missing is looked for again.
+    # Missing objects are looked up again.
     with refused("missing", "s3://lab/later.ibd"):
         innokit.open("s3://lab/later.ibd")
     buckets.put("later.ibd", FILE)
@@ -113,7 +113,7 @@ def test_what_is_forbidden_is_denied_until_the_account_changes(buckets):
             sent(split).count()
         report = innokit.check(url)
         assert report.exit_status == 2 and "403" in polars.DataFrame(report)["message"][0]
-        # One of two objects may be read: the other is no reason to refuse everything.
+        # One of two objects is readable. The other is no reason to refuse everything.
         buckets.put("denied/more/compact.ibd", BACKUP / "shop/row_compact.ibd")
         buckets.allow([("s3:ListBucket", "lab"), ("s3:GetObject", "lab/denied/more/*")])
         with pytest.warns(innokit.UnreadWarning, match=r"denied/row_dynamic.ibd: .*access is denied \(403\)"):
@@ -133,7 +133,7 @@ def test_an_object_that_is_replaced_is_refused_and_never_damaged(buckets, tmp_pa
     known = pickle.loads(splits[0])
     assert known.count() > 0
     buckets.put("changed/t.ibd", BACKUP / "shop/row_compact.ibd")
-    # By another process, by the table that was opened before, by a split that was read before.
+    # Read by another process, by a table opened earlier, by a split read earlier.
     for read in (pickle.loads(splits[1]).count, pickle.loads(splits[2]).scan, table.count, table.checksum, known.count, lambda: table.splits(3)):
         with refused("changed", url) as raised:
             read()
@@ -145,7 +145,7 @@ def test_an_object_that_is_replaced_is_refused_and_never_damaged(buckets, tmp_pa
     with refused("changed", url):
         table.write_parquet(tmp_path / "none.parquet")
     assert list(tmp_path.iterdir()) == []
-    # Opened again, it is the new one, and the old one is still refused.
+    # Opened again it is the new one. The old one is still refused.
     new = innokit.open(BACKUP / "shop/row_compact.ibd").table("shop.row_compact").count()
     assert innokit.open(url).table("shop.row_compact").count() == new > 0
     with refused("changed", url):
@@ -206,7 +206,7 @@ def test_a_check_of_a_bucket_is_that_of_its_files(buckets):
     assert there.ok and (there.files, there.pages) == (here.files, here.pages)
     parts = [innokit.check(url, part=(number, 3)) for number in (1, 2, 3)]
     assert all(part.ok for part in parts) and sum(part.pages for part in parts) == here.pages
-    # A failure in one bucket is not told of another.
+    # A failure in one bucket is not attributed to another.
     assert innokit.check("s3://lab/not/there").exit_status == 2
     assert innokit.check(url, part=(1, 50)).ok
 
@@ -231,7 +231,7 @@ def test_polars_queries_a_bucket(buckets):
 
 
 def in_another_process(method, split):
-    """A process that was spawned may use Polars, a forked one may not: its threads are gone."""
+    """A spawned process may use Polars. A forked one may not, because it has none of its threads."""
     return split.count() if method == "fork" else polars.DataFrame(split).height
 
 
@@ -241,7 +241,7 @@ def test_other_processes_read_splits(buckets, method):
     url = buckets.put("processes/row_dynamic.ibd", FILE)
     table = innokit.open(url).table(TABLE)
     splits = table.splits(4)
-    # This process has threads and connections of its own before it forks.
+    # This process has threads and connections before it forks.
     assert table.count() == 16000
     context = multiprocessing.get_context(method)
     with concurrent.futures.ProcessPoolExecutor(2, mp_context=context) as pool:
@@ -256,7 +256,7 @@ def test_a_forked_process_reads_what_its_parent_has_open(buckets):
     assert table.count() == 16000
     child = os.fork()
     if child == 0:
-        # Nothing of the test is left to this process: it has no other way to say what it saw.
+        # The exit status is the only way for this process to report what it saw.
         try:
             os._exit(0 if table.count() == 16000 else 1)
         except BaseException:

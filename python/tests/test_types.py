@@ -1,4 +1,4 @@
-"""Every type of both servers, by way of the Arrow stream, against the server's own SELECT."""
+"""Every type of both servers, through the Arrow stream, against the server's own SELECT."""
 
 import innokit
 import pandas
@@ -10,7 +10,7 @@ from conftest import needs_servers
 
 import duckdb
 
-# Rows of the past and when each row held are columns of their own there.
+# History rows, and the period of each row, are in separate columns there.
 LEFT_OUT = {"vers"}
 
 
@@ -21,7 +21,7 @@ def in_form(seen, kinds):
 
 def by_duckdb(scan, kinds):
     quoted = ['"' + name.replace('"', '""') + '"' for name, _ in kinds]
-    # Python's datetimes with a zone want a database of zones.
+    # Python's zoned datetimes need a time zone database.
     shown = [f"epoch_us({name})" if kind == "timestamp" else name for name, (_, kind) in zip(quoted, kinds)]
     return duckdb.sql(f"SELECT {', '.join(shown)} FROM scan").fetchall()
 
@@ -96,7 +96,7 @@ def test_count_and_checksum_are_the_servers(server):
                 with pytest.raises(innokit.InnokitError, match="virtual"):
                     table.checksum()
                 continue
-            # MariaDB 10.11 has a value of its own for a table with a stored generated column.
+            # MariaDB 10.11 computes another value for a table with a stored generated column.
             is_older = server.kind == "mariadb" and name == "gens"
             assert table.checksum(without_generated=is_older) == said.checksum, name
             equal += 1

@@ -1,4 +1,4 @@
-"""Nothing is required: Polars and DuckDB read a table without pyarrow, and without pandas."""
+"""The package has no required dependency: Polars and DuckDB read a table without pyarrow and pandas."""
 
 import importlib.util
 import os

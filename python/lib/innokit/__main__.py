@@ -12,8 +12,8 @@ def main():
 
     It takes the process over, as its main program: call it once, and exit. Other programs start ``python -m innokit``.
     """
-    # Python's own handler would raise an exception, and only after the work. Without it Ctrl-C does what it does to the program
-    # innokit: some commands stop and report what they have, the others end. What the caller had ignored stays ignored.
+    # Python's own handler would raise an exception, and only after the work. Without it Ctrl-C acts as on the program
+    # innokit: some commands stop and report what they have, others just end. A signal that the caller ignored stays ignored.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     name = sys.argv[0]

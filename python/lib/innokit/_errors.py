@@ -26,7 +26,7 @@ class DamageError(InnokitError):
 
 
 class StorageError(InnokitError):
-    """An object in a bucket, or the way to it, failed. That says nothing about what is in the object: it is never damage.
+    """An object in a bucket could not be read. This says nothing about its content, and is never damage.
 
     url: the object or prefix.
     reason: "missing" (404), "denied" (401, 403), "changed" (another object has its name since it was found), "unreachable" (no useful answer
@@ -43,7 +43,7 @@ class StorageError(InnokitError):
 
 
 class InternalError(InnokitError):
-    """A defect of innokit."""
+    """A bug in innokit."""
 
 
 class DamageWarning(UserWarning):
@@ -51,7 +51,7 @@ class DamageWarning(UserWarning):
 
 
 class PendingWarning(UserWarning):
-    """Crash recovery is pending: the server would show other rows than the files."""
+    """Crash recovery is pending: the server would show other rows than these files."""
 
 
 class UnreadWarning(UserWarning):

@@ -108,14 +108,14 @@ class Table(_Readable):
     ) -> Scan:
         """Rows of the table, in the order of its primary key within each partition. Nothing is read yet.
 
-        columns: the names of some, in the order wanted. Values that lie outside of the rows are read of these only.
+        columns: names, in the wanted order. Off-page values are read only for these.
         key_range: first and last value, both inclusive, of the primary key's first column; None is no bound. Only pages that can hold
             such rows are read.
         limit: at most that many rows.
         batch_size: at most that many rows in a batch.
         strings: "view" for ``string_view`` and ``binary_view``, with ENUM as a dictionary; "utf8" for ``string`` and ``binary``, with ENUM
             as text, for readers such as Spark and Daft that know no others.
-        threads: how many read; None for all cores. The order stays the same.
+        threads: number of reading threads; None for all cores. The order of rows does not depend on it.
         on_damage: "raise" ends the stream with an error at the first row that cannot be read; "skip" leaves such rows out, warns with
             DamageWarning at the end, and lists them in ``Scan.damage``.
 

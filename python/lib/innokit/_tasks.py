@@ -1,4 +1,4 @@
-"""What Spark, Ray and Daft have in common: a table as parts that tasks read in other processes, and what they read as batches of pyarrow.
+"""Shared by Spark, Ray and Daft: a table as parts that tasks read in other processes as pyarrow batches.
 
 ``open -> splits -> a task each (pickled) -> scan -> record batches, or the list of damage``
 """
@@ -19,13 +19,13 @@ DAMAGE_COLUMNS = ("path", "page", "offset", "keys", "message")
 
 
 def absolute(path):
-    """The path for a task, which may have another working directory. A URL stays what it is."""
+    """The path for a task, which may have another working directory. A URL stays unchanged."""
     return os.fspath(path) if _innokit._is_url(path) else os.path.abspath(path)
 
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """What to read of which table. Checked by `open`."""
+    """A table and what to read of it. Validated by `open`."""
 
     path: Any
     table: str
@@ -42,13 +42,13 @@ class Reading:
             raise ValueError(f'on_damage must be "raise", "skip" or "list", not {self.on_damage!r}')
 
     def open(self):
-        """The table. Raises KeyError and ValueError for what does not exist in it."""
+        """The table. Raises KeyError or ValueError for names that do not exist in it."""
         table = _open(self.path, keyring=self.keyring, key_file=self.key_file).table(self.table)
         table.scan(self.columns, key_range=self.key_range)
         return table
 
     def parts(self, table, *, n=None, target_bytes=256 << 20):
-        """A part for each task: splits, or the whole table if nobody can say what is below a damaged page."""
+        """A part for each task: splits, or the whole table if a damaged page hides what is below it."""
         try:
             if n is not None:
                 return table.splits(n, key_range=self.key_range)
@@ -56,11 +56,11 @@ class Reading:
         except DamageError:
             if self.on_damage == "raise":
                 raise
-            # Only a scan of all of it looks for leaves that nothing leads to.
+            # Only a scan of the whole table searches for unreachable leaves.
             return [Whole(self)]
 
     def scan(self, part, *, limit=None):
-        """The rows of a part, in types that every engine knows."""
+        """The rows of a part, in types that every engine has."""
         on_damage = "raise" if self.on_damage == "raise" else "skip"
         columns = None if self.columns is None else list(self.columns)
         return part.scan(columns, limit=limit, strings="utf8", on_damage=on_damage)
@@ -68,7 +68,7 @@ class Reading:
 
 @dataclasses.dataclass(frozen=True)
 class Whole:
-    """In place of splits: all of a table, opened by the task."""
+    """A whole table instead of splits, opened by the task."""
 
     reading: Reading
 
@@ -77,7 +77,7 @@ class Whole:
 
 
 def batches(scan):
-    """The record batches of a scan. Its errors are innokit's own, which pickle, and not pyarrow's words for them."""
+    """The record batches of a scan. Errors are innokit's own, which can be pickled, not pyarrow's."""
     import pyarrow
 
     reader = pyarrow.RecordBatchReader.from_stream(scan)
@@ -96,7 +96,7 @@ def batches(scan):
 
 
 def damage(scan):
-    """Reads a scan to its end for what cannot be read of it: rows of `DAMAGE_COLUMNS`."""
+    """Reads a scan to its end and lists its unreadable places: rows of `DAMAGE_COLUMNS`."""
     import warnings
 
     with warnings.catch_warnings():
@@ -108,7 +108,7 @@ def damage(scan):
 
 
 def damage_schema():
-    """Of what `damage` returns, in pyarrow."""
+    """The pyarrow schema of what `damage` returns."""
     import pyarrow
 
     types = dict.fromkeys(DAMAGE_COLUMNS, pyarrow.string())

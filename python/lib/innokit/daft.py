@@ -63,11 +63,11 @@ class _Source(DataSource):
         reading = self._reading
         is_list = reading.on_damage == "list"
         if pushdowns.columns is not None and not is_list:
-            # Daft applies filters itself, to columns that the query may not want otherwise.
+            # Daft applies filters itself, to columns that the query may not select.
             wanted = {*pushdowns.columns, *pushdowns.filter_required_column_names()}
             names = [name for name in self._schema.column_names() if name in wanted] or self._schema.column_names()[:1]
             reading = _tasks.dataclasses.replace(reading, columns=tuple(names))
-        # Of a limited query with a filter, the limit is of what the filter leaves.
+        # With a filter, the limit applies to the rows that pass it.
         limit = None if pushdowns.filters is not None or is_list else pushdowns.limit
         for part in reading.parts(reading.open(), target_bytes=self._target_bytes):
             yield _Task(reading, part, limit)
@@ -95,7 +95,7 @@ def _schema(source):
 
 
 def _plain_schema(schema):
-    """Without extension types, which Daft would take for values of Python."""
+    """Without extension types, which Daft would turn into Python objects."""
     import pyarrow
 
     def storage(kind):

@@ -6,7 +6,7 @@ from . import open as _open
 
 __all__ = ["scan_innodb"]
 
-#: Bytes of leaf pages read at a time: what bounds the memory of a streaming query.
+#: Bytes of leaf pages read at a time, which bounds the memory of a streaming query.
 _PART_BYTES = 64 << 20
 
 
@@ -27,7 +27,7 @@ def scan_innodb(path, table, *, key_range=None, keyring=None, key_file=None, thr
     source.scan(key_range=key_range)  # mistakes are raised here, not in the query
 
     def parts(with_columns, predicate, n_rows, batch_size):
-        # Rows without a column still have to be counted.
+        # Rows without columns must still be counted.
         columns = with_columns if with_columns != [] else source.schema.names[:1]
         left = n_rows
         for split in source.splits(target_bytes=_PART_BYTES, key_range=key_range):
@@ -36,7 +36,7 @@ def scan_innodb(path, table, *, key_range=None, keyring=None, key_file=None, thr
             frame = polars.DataFrame(split.scan(columns, limit=left, threads=threads))
             if left is not None:
                 left -= frame.height
-            # Of a limited query Polars means the rows before the filter.
+            # Polars applies the limit before the filter.
             if predicate is not None:
                 frame = frame.filter(predicate)
             yield frame

@@ -15,7 +15,7 @@ from . import _tasks
 
 __all__ = ["InnoDBDatasource", "read_innodb"]
 
-#: What Ray's own sources call the column of a block of which only the number of rows is wanted.
+#: The column name that Ray's own sources use in blocks of which only the row count matters.
 _NO_COLUMN = "__bsp_stub"
 
 
@@ -78,7 +78,7 @@ class InnoDBDatasource(Datasource):
         return self._bytes or None
 
     def get_read_tasks(self, parallelism, per_task_row_limit=None, data_context=None):
-        # Ray asks several times.
+        # Ray asks repeatedly.
         if parallelism not in self._parts:
             self._parts[parallelism] = self._reading.parts(self._reading.open(), n=max(1, parallelism))
         wanted = self._get_data_columns()
@@ -94,7 +94,7 @@ def _task(reading, part, limit, is_count):
     def read():
         return _blocks(reading, part, limit, is_count)
 
-    # How many rows there are is known when they are read: `count` would believe a guess.
+    # The row count is unknown before reading, and `count` would take an estimate as exact.
     paths = getattr(part, "paths", None)
     metadata = BlockMetadata(num_rows=None, size_bytes=getattr(part, "nbytes", None), input_files=paths, exec_stats=None)
     return ReadTask(read, metadata, per_task_row_limit=limit)
@@ -113,7 +113,7 @@ def _blocks(reading, part, limit, is_count):
         yield _counted(batch.num_rows) if is_count else pyarrow.Table.from_batches([batch])
         empty = False
     if empty:
-        # A part without rows has columns nevertheless.
+        # A part without rows still has columns.
         yield _counted(0) if is_count else pyarrow.schema(scan).empty_table()
 
 

@@ -45,7 +45,7 @@ _TARGET_BYTES = 256 << 20
 
 
 def register(spark):
-    """Makes ``innodb`` and ``innodb_check`` known to a SparkSession."""
+    """Registers ``innodb`` and ``innodb_check`` with a SparkSession."""
     spark.dataSource.register(InnoDB)
     spark.dataSource.register(InnoDBCheck)
 
@@ -79,7 +79,7 @@ class InnoDB(DataSource):
 
 
 class InnoDBCheck(DataSource):
-    """``spark.read.format("innodb_check").load(path)``: what ``innokit.check`` finds, one row a finding.
+    """``spark.read.format("innodb_check").load(path)``: the findings of ``innokit.check``, one row each.
 
     Each partition checks a part of the pages, as ``innokit check --part K/N``: together they check every page once. No rows: every page was
     verified and is sound. What could not be verified has a row of severity ``undecided``.
@@ -108,7 +108,7 @@ class _Part(InputPartition):
 
 
 class _RowReader(DataSourceReader):
-    """Has no `pushFilters`: Spark 4.3 keeps what was pushed for later queries of the same DataFrame, which then lose rows."""
+    """Has no `pushFilters`: Spark 4.3 keeps pushed filters for later queries of the same DataFrame, which then lose rows."""
 
     def __init__(self, reading, schema, size):
         self.reading, self.wanted, self.size = reading, schema, size
@@ -148,7 +148,7 @@ class _CheckReader(DataSourceReader):
         sizes = [_bytes_below(path) for path in self.paths]
         if parts is None:
             parts = max(1, -(-sum(size or 0 for size in sizes) // target_bytes))
-        # Every part would tell of a path that is not there: the first one does.
+        # Every part would report a missing path, so only the first one does.
         there = [path for path, size in zip(self.paths, sizes) if size is not None]
         others = range(2, parts + 1) if there else []
         return [_Part(((1, parts), self.paths)), *(_Part(((number, parts), there)) for number in others)]
@@ -177,7 +177,7 @@ def _refuse_unknown(options, known):
 
 
 def _paths(options):
-    """What `load` was given: Spark hands several over as JSON."""
+    """The arguments of `load`. Spark passes several paths as JSON."""
     paths = json.loads(options["paths"]) if options.get("paths") else [options[name] for name in ("path",) if options.get(name)]
     if not paths:
         raise ValueError("no path: load(path) of a datadir, a backup, a folder of tablespaces, a file, or a URL")
@@ -226,7 +226,7 @@ def _reading(options):
     )
 
 
-# Types: Spark knows no unsigned integers, and takes batches only in exactly the types of its schema.
+# Types: Spark has no unsigned integers, and accepts batches only with exactly the types of its schema.
 
 _EQUAL = {
     pyarrow.int8(): ByteType(),
@@ -278,7 +278,7 @@ def _arrow_type(kind):
 
 
 def _row_type(source):
-    """Spark's schema of what has one of Arrow. What a column is on the server is in its metadata."""
+    """Spark's schema for an object with an Arrow schema. The metadata has each column's type on the server."""
     fields = []
     for field in pyarrow.schema(source):
         said = (field.metadata or {}).get(b"innokit.type")
@@ -299,7 +299,7 @@ def _file_type():
 
 
 def _compare(wanted, known):
-    """A query's own schema may choose columns, but neither change their types nor say that none is NULL."""
+    """A query's own schema may select columns, but neither change their types nor exclude NULL."""
     types = {field.name: field for field in known}
     for field in wanted:
         own = types.get(field.name)
@@ -326,7 +326,7 @@ def _cast(batch, schema):
 
 
 def _bytes_below(path):
-    """Bytes of a file, or of the files in a folder or a bucket. None if there is nothing of that name."""
+    """Bytes of a file, or of the files in a folder or bucket. None if the path does not exist."""
     if _innokit._is_url(path):
         return _innokit._bytes_below(path)
     if not os.path.isdir(path):
@@ -343,7 +343,7 @@ def _file_row(file, names):
 
 
 def _untold(report, part):
-    """Rows for what a report says outside of its findings."""
+    """Rows for the parts of a report that are not findings."""
     document, rows = json.loads(report.to_json()), []
     blank = dict.fromkeys(("table", "index", "page", "position", "found", "expected"))
     told = {finding["path"] for finding in document["findings"]}
