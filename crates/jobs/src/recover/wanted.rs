@@ -372,8 +372,7 @@ impl Wanted {
             match subject {
                 Subject::File => {
                     let Some(record) = file_record(mtr.grammar, bytes) else { continue };
-                    // Many repeat what is known already: of a server's own log, all of them are little.
-                    self.noted += NOTE_COST + 2 * bytes.len();
+                    self.noted += if self.is_kept(&record) { NOTE_COST + 2 * bytes.len() } else { 0 };
                     if let (Some(redo), Some(adding)) = (&mut redo, &mut adding) {
                         redo.add_record(adding, &RedoRecord::File(record));
                     }
@@ -419,6 +418,16 @@ impl Wanted {
         }
         if effect == Effect::Trims {
             self.voids.trim(id, start);
+        }
+    }
+
+    /// Whether another record of its kind is kept in memory. Of tables and of file lengths only the last is: MySQL logs a table's
+    /// AUTO_INCREMENT counter with every row that it inserts.
+    fn is_kept(&self, record: &FileRecord<'_>) -> bool {
+        match record {
+            FileRecord::Table(state) => !self.tables.knows(state),
+            FileRecord::Extend { space, .. } => !self.extended.contains_key(space),
+            _ => true,
         }
     }
 

@@ -281,6 +281,22 @@ fn a_mysql_server_that_was_killed_within_a_change_of_definitions_is_recovered_to
     (first..first + number("INNOKIT_MYSQL_CRASHES", 3)).for_each(|number| try_crash(number, &changes));
 }
 
+/// The log has a record for each of them.
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn auto_increment_counters_of_many_rows_take_no_memory_for_each_row() {
+    let dir = TempDir::new().expect("a directory");
+    let server = Server::start_kind("mysql", &dir.path().join("crashed"), &[]);
+    server.ask(
+        "CREATE DATABASE shop; USE shop; SET cte_max_recursion_depth = 100000;
+         CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, a INT); SET GLOBAL innodb_flush_log_at_trx_commit = 1;
+         INSERT INTO t (a) WITH RECURSIVE n AS (SELECT 1 AS s UNION ALL SELECT s+1 FROM n WHERE s < 60000) SELECT s FROM n;",
+    );
+    server.kill();
+    let done = run(&server.0, RecoverOptions { memory: 0, dry_run: true, ..RecoverOptions::default() });
+    println!("{done:?}");
+}
+
 /// Files below `dir` by name, each with the prefix `below`.
 fn names_of(dir: &Path, below: &str) -> Vec<String> {
     let entries = fs::read_dir(dir).expect("a directory").flatten();

@@ -266,8 +266,17 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 pub(in super::super) struct TableStates(BTreeMap<(u64, bool), TableNote>);
 
 impl TableStates {
+    const fn key(state: &TableState<'_>) -> (u64, bool) {
+        (state.table, state.auto_increment.is_some())
+    }
+
+    /// Whether there is a state of this kind for the table already.
+    pub fn knows(&self, state: &TableState<'_>) -> bool {
+        self.0.contains_key(&Self::key(state))
+    }
+
     pub fn add(&mut self, state: &TableState<'_>) {
-        let key = (state.table, state.auto_increment.is_some());
+        let key = Self::key(state);
         let new = TableNote {
             table: state.table,
             version: state.version,
