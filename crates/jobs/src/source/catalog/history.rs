@@ -45,7 +45,7 @@ pub(super) enum Contradiction {
 /// Which pages the log changed, and when.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// Where reading started.
+    /// The start of the first mini-transaction that was read.
     from: Lsn,
     checkpoint: Lsn,
     /// Where reading ended.
@@ -159,6 +159,10 @@ impl History {
     }
 
     fn add(&mut self, mtr: &Mtr<'_>, spaces: &HashSet<u32>) -> Option<()> {
+        // A checkpoint of MySQL may be within a mini-transaction, even within its last record. That one is not read, but pages have its LSN.
+        if self.all_ends.is_empty() {
+            self.from = self.from.max(mtr.start);
+        }
         self.all_ends.insert(mtr.end);
         for record in mtr.records() {
             let record = match record.ok()? {
@@ -239,5 +243,32 @@ impl History {
         let is_known = self.is_whole || space == SYSTEM && page < NEVER_FREED;
         let is_trimmed = self.trimmed.get(&space).is_some_and(|trimmed| trimmed >= last);
         (lsn < *last && is_known && !changes.is_freed && !is_trimmed).then_some(Contradiction::Lost(*last))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redo::record::Grammar;
+
+    use super::*;
+
+    /// MLOG_1BYTE of tablespace 5, page 7.
+    const RECORD: &[u8] = &[0x81, 5, 7, 0, 38, 1];
+
+    #[test]
+    fn a_mini_transaction_that_the_checkpoint_cuts_off_may_have_written_pages() {
+        let (checkpoint, spaces) = (Lsn(1000), HashSet::from([5]));
+        let mut history = History { from: checkpoint, checkpoint, is_mysql: true, ..History::default() };
+        for (start, end) in [(1040, 1100), (1100, 1130)] {
+            let mtr = Mtr { start: Lsn(start), end: Lsn(end), bytes: RECORD, grammar: Grammar::MySql };
+            history.add(&mtr, &spaces).expect("records");
+        }
+        (history.to, history.is_whole) = (Lsn(1130), true);
+        let judged = |lsn| history.contradicts_table(5, 7, Lsn(lsn));
+        assert_eq!([1000, 1040, 1100, 1130].map(judged), [None; 4]);
+        assert_eq!(
+            [1041, 1099, 1101].map(judged),
+            [1041, 1099, 1101].map(|lsn| Some(Contradiction::NotHere(Lsn(lsn))))
+        );
     }
 }
