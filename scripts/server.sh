@@ -12,7 +12,7 @@
 #   server.sh KIND socket DATADIR                    the path of the socket on which it listens
 #   server.sh KIND version                           one line
 #
-# KIND is mysql, mariadb (10.11), mariadb105 or mariadb118.
+# KIND is mysql (9.7), mysql80 (8.0.15), mariadb (10.11), mariadb105 or mariadb118. mysql80 has no programs besides the server.
 #
 # A server listens on a socket in /tmp only and is stopped by its pid. What belongs to running it (options, pid, log) lies
 # beside the datadir in .NAME.server, so that the datadir holds nothing but the server's own files.
@@ -28,14 +28,17 @@ usage() { sed -n '2,/^set -/{s/^# \{0,1\}//;/^set -/!p}' "$0" >&2; exit 2; }
 [ $# -ge 2 ] || usage
 readonly kind="$1" action="$2"
 shift 2
-case "$kind" in mysql | mariadb | mariadb105 | mariadb118) ;; *) usage ;; esac
+case "$kind" in mysql | mysql80 | mariadb | mariadb105 | mariadb118) ;; *) usage ;; esac
+is_mysql() { [[ $kind == mysql* ]]; }
 readonly tree="$root/$kind"
 [ -e "$tree/.stamp" ] || die "$kind is not here: run scripts/install-servers.sh first"
 
 # Runs a program of the server's tree through that tree's own loader and libraries. The loader's other name, in lib64, may be a link
-# that leads to the host's.
-libraries=("$tree"/usr/lib/*-linux-gnu)
-loader=("${libraries[0]}"/ld-linux*.so.* "$tree"/lib64/ld-linux*.so.* "$tree"/lib/ld-linux*.so.*)
+# that leads to the host's. mysql80 comes without a C library, and uses that of mariadb.
+base="$tree"
+[ "$kind" != mysql80 ] || base="$root/mariadb"
+libraries=("$base"/usr/lib/*-linux-gnu)
+loader=("${libraries[0]}"/ld-linux*.so.* "$base"/lib64/ld-linux*.so.* "$base"/lib/ld-linux*.so.*)
 for candidate in "${loader[@]}"; do [ -e "$candidate" ] && break; done
 readonly via=("$candidate" --library-path "${libraries[0]}:$tree/usr/lib")
 # MariaDB 11 named the folder of messages and SQL after itself.
@@ -76,9 +79,10 @@ common_options() {
         --innodb-fast-shutdown=1 --max-allowed-packet=64M --secure-file-priv=
     # Servers refuse to run as root unless told so. Tests read the data as root, and it is of no value to anyone else.
     [ "$(id -u)" -ne 0 ] || printf '%s\n' --user=root
-    if [ "$kind" = mysql ]; then
-        printf '%s\n' --disable-log-bin --mysqlx=OFF --innodb-redo-log-capacity=16M --auto-generate-certs=OFF \
-            --log-error-verbosity=2
+    if is_mysql; then
+        local log_size=--innodb-redo-log-capacity=16M
+        [ "$kind" = mysql ] || log_size=--innodb-log-file-size=8M # two files
+        printf '%s\n' --disable-log-bin --mysqlx=OFF "$log_size" --auto-generate-certs=OFF --log-error-verbosity=2
     else
         # The last option skips the syncs of definitions and of Aria, which take most of the time of DDL. InnoDB still syncs.
         printf '%s\n' --skip-log-bin --innodb-log-file-size=16M --debug-no-sync
@@ -128,10 +132,13 @@ wait_gone() {
 }
 
 client() {
-    local name=mysql
-    [ "$kind" = mysql ] || name=mariadb
-    "${via[@]}" "$(program "$name")" --no-defaults --socket="$socket" --user=root \
-        --default-character-set=utf8mb4 --character-sets-dir="$share/charsets" "$@"
+    local name=mysql options=(--no-defaults --socket="$socket" --user=root --default-character-set=utf8mb4)
+    if [ "$kind" = mysql80 ]; then
+        "$0" mysql tool mysql "${options[@]}" "$@"
+        return
+    fi
+    is_mysql || name=mariadb
+    "${via[@]}" "$(program "$name")" "${options[@]}" --character-sets-dir="$share/charsets" "$@"
 }
 
 # MariaDB's own init script assumes an installed server. These are the files that it executes.
@@ -150,7 +157,7 @@ do_init() {
     mkdir -p "$datadir" "$control"
     rm -f "$control/options" "$control/pid"
     server_options "$@"
-    if [ "$kind" = mysql ]; then
+    if is_mysql; then
         # Nothing reads the datadir before this server has exited, so it need not sync.
         "${via[@]}" "$(program mysqld)" "${options[@]}" --innodb-flush-method=nosync --initialize-insecure \
             >"$control/log" 2>&1 </dev/null ||
@@ -175,7 +182,7 @@ do_start() {
     mkdir -p "$control"
     [ -z "$(running_pid)" ] || return 0
     local name=mysqld pid tenths=$((wait_start_s * 10))
-    [ "$kind" = mysql ] || name=mariadbd
+    is_mysql || name=mariadbd
     server_options "$@"
     rm -f "$socket" "$socket.lock"
     # Its own session, so that the server survives the caller's terminal or job.
@@ -238,7 +245,7 @@ case "$action" in
     command) printf '%s ' "${via[@]}" "$(program "${1:-}")" ;;
     version)
         name=mysqld
-        [ "$kind" = mysql ] || name=mariadbd
+        is_mysql || name=mariadbd
         (do_tool "$name" --no-defaults --version) | sed "s|^.*/$name *Ver|$name Ver|"
         ;;
     *) usage ;;

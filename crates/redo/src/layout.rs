@@ -27,7 +27,10 @@ pub const MYSQL_LOG_HEADER: Structure = Structure {
 /// Checkpoint slot of MySQL's redo log files.
 pub const MYSQL_CHECKPOINT: Structure = Structure {
     name: "MySQL checkpoint",
-    fields: fields![mysql: LOG_CHECKPOINT_NO Some(8), LOG_CHECKPOINT_LSN Some(8), LOG_CHECKPOINT_OFFSET Some(8)],
+    fields: fields![mysql:
+        LOG_CHECKPOINT_NO Some(8), LOG_CHECKPOINT_LSN Some(8), LOG_CHECKPOINT_OFFSET Some(8),
+        LOG_CHECKPOINT_BUF_SIZE Some(8),
+    ],
 };
 
 /// Header of MariaDB's redo log file.

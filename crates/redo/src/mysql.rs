@@ -42,6 +42,8 @@ pub const LOG_CHECKPOINT_NO: usize = 0;
 pub const LOG_CHECKPOINT_LSN: usize = 8;
 /// Position of that LSN in the ring of files, in a checkpoint slot of format 5 and older. 8 bytes.
 pub const LOG_CHECKPOINT_OFFSET: usize = 16;
+/// Size of the server's log buffer, in a checkpoint slot of format 5 and older. 8 bytes.
+pub const LOG_CHECKPOINT_BUF_SIZE: usize = 24;
 
 /// Offset of the information in the header, 48 bytes into that block. It has the same form as on page 0 of an encrypted tablespace.
 const LOG_ENCRYPTION_INFO: usize = LOG_ENCRYPTION + 48;
@@ -54,6 +56,8 @@ const COPIED: &[u8] = b"xtrabkup ";
 
 /// The first format whose files do not form a ring.
 pub const FORMAT_MANY_FILES: u32 = 6;
+/// The first format whose checkpoints may be inside a mini-transaction, and the oldest that [`mtr_reader`] reads as its server does.
+pub const FORMAT_MID_GROUP: u32 = 3;
 /// The format in which a checkpoint is followed by a record that names it.
 const FORMAT_CHECKPOINT_RECORD: u32 = 1;
 /// Type of that record; an LSN of 8 bytes follows.
@@ -94,6 +98,7 @@ pub struct LogFile {
     slots: [Option<Slot>; 2],
 }
 
+/// A checkpoint slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Slot {
     number: u64,
@@ -145,6 +150,12 @@ impl LogFile {
             size,
             slots,
         })
+    }
+
+    /// Another file of this ring, of `size` bytes, that the log has not reached yet: it has no header of its own.
+    #[must_use]
+    pub fn unreached(&self, size: u64) -> Self {
+        Self { size, slots: [None; 2], ..self.clone() }
     }
 
     /// Whether this is xtrabackup's copy of a log: the blocks from the newest checkpoint on, behind the header of the file with that

@@ -98,7 +98,7 @@ fn bytes_that_are_no_record_are_refused_and_cut_ones_wait_for_more() {
     assert_eq!(fault("01 05 04 00 40 81 00"), RecordFault::Fields, "a byte holds no more than 255");
     assert_eq!(fault("23 05 00 00 03 61 62 63"), RecordFault::FileName, "a name ends with a zero");
     assert_eq!(fault("43 05 04 01 09 00 02"), RecordFault::Fields, "no server sets this flag");
-    assert_eq!(fault("43 05 04 00 03 00 02"), RecordFault::Fields, "8.0.29 lists versions otherwise");
+    assert_eq!(fault("43 05 04 00 03 00 02"), RecordFault::EarlyVersions, "8.0.29 lists versions otherwise");
     let whole = hex("c3 05 04 01 01 00 02 00 02 80 04 00 00 00 63 1b 00 07 00 02 00 00 00 00 00 00 80 00 00 01 61 62");
     for len in 1..whole.len() {
         let error = Grammar::MySql.records(&whole[..len]).next().expect("a record").expect_err("is cut");

@@ -18,7 +18,7 @@ Examples:
   innokit recover --redo /backup/redo --until 80703969 --to new /backup/base   a base copy and the archived log
   innokit recover --in-place --key-file keys.txt /srv/datadir   an encrypted one, with the server's keys
 
-For MariaDB 10.5 and later, and MySQL 8.0.30 and later. The server rolls back unfinished transactions when it starts.
+For MariaDB 10.5 and later, and MySQL 8.0 and later. The server rolls back unfinished transactions when it starts.
 Encrypted logs and tablespaces need their keys; without them nothing is written.
 
 Exit status:

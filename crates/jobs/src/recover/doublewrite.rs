@@ -1,4 +1,5 @@
-//! The doublewrite area of the system tablespace: complete copies of pages that a crash may have torn.
+//! The doublewrite area: complete copies of pages that a crash may have torn. It is in the system tablespace; MySQL 8.0.20 and later has
+//! files for it.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -50,6 +51,13 @@ impl Copies {
         }
         let area = [area.block1, area.block2].map(|first| first.0..first.0.saturating_add(system.extent_pages()));
         Ok(Self { slots: copies, area: area.to_vec() })
+    }
+
+    /// Reads the doublewrite files of a MySQL server before 8.0.30, or the area in the system tablespace if it is older than 8.0.20 and has
+    /// none. Not both: after an upgrade the area keeps copies that have long been out of date.
+    pub fn of_older_mysql(datadir: &Path, files: &SystemFiles, system: &SpaceFormat) -> Result<Self> {
+        let has_files = !files_in(datadir, system.logical().bytes())?.is_empty();
+        if has_files { Self::of_files(datadir, system) } else { Self::read(datadir, files, system) }
     }
 
     /// Reads the doublewrite files of MySQL 8.0.20 and later: one page per slot, and nothing else.

@@ -1,5 +1,7 @@
 //! Closes the log once the data files contain all its redo.
 //!
+//! MariaDB's log is closed in place, by its next checkpoint. MySQL's gets one more file, or, before 8.0.30, a new first file.
+//!
 //! If the recovery ends before the log does, the rest of the log must disappear: a server or a second run would take it for the
 //! continuation. It may be anywhere in the ring, under LSNs that the server will use again. So the log is not closed in place; a new log
 //! with nothing but its closing record replaces it. Until then the old log is complete, and a run with another end, or with none, is still
@@ -8,6 +10,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use format::Lsn;
 use format::keyring::KeyStore;
@@ -15,8 +18,9 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 use super::durable::{make_like, sync_directory_of};
 use super::error::{RecoverError, Result, failed};
-use super::log::{MariaDbLog, RedoLog, Vendor};
+use super::log::{RedoLog, Vendor};
 use super::plan::RecoverPlan;
+use super::wanted::Wanted;
 
 /// A new log's name until it is in place: servers use it for their own unfinished logs and remove such files.
 const NEW_LOG: &str = "ib_logfile101";
@@ -45,34 +49,35 @@ impl Ending {
             }
             Vendor::MariaDb(log) => Ok(Self::NewLog(log.restarted(end, &named, keys)?, log.own_size())),
             Vendor::MySql(log) => {
-                let (bytes, size) = log.closing(&plan.wanted.tables)?;
-                Ok(Self::NewFile(bytes, size))
+                let (bytes, size) = log.closing(&plan.wanted.tables, plan.wanted.log_end)?;
+                Ok(if log.is_ring() { Self::NewLog(bytes, size as u64) } else { Self::NewFile(bytes, size) })
             }
         }
     }
 
     /// The flushed LSN to record in the system tablespace, if the server reads it there.
-    pub fn flush_lsn(&self, log: &RedoLog, end: Lsn) -> Option<Lsn> {
+    pub fn flush_lsn(&self, log: &RedoLog, wanted: &Wanted) -> Option<Lsn> {
         log.has_flush_lsn().then(|| match &log.vendor {
-            Vendor::MariaDb(_) => end,
-            Vendor::MySql(log) => log.next_checkpoint(),
+            Vendor::MariaDb(_) => wanted.end,
+            Vendor::MySql(log) => log.next_checkpoint(wanted.log_end),
         })
     }
 
     pub fn write(&self, log: &RedoLog, end: Lsn) -> Result<()> {
         match (self, &log.vendor) {
             (Self::InPlace(closing), Vendor::MariaDb(log)) => log.close(end, closing),
-            (Self::NewLog(bytes, size), Vendor::MariaDb(log)) => replace(log, bytes, *size),
+            (Self::NewLog(bytes, size), Vendor::MariaDb(log)) => replace(&log.path, bytes, *size),
+            (Self::NewLog(bytes, size), Vendor::MySql(log)) => replace(log.first_file(), bytes, *size),
             (Self::NewFile(bytes, size), Vendor::MySql(log)) => log.close(bytes, *size),
             _ => Err(RecoverError::Internal("the redo log is not closed like this")),
         }
     }
 }
 
-/// Replaces the log, atomically, with one of `size` bytes that starts with `bytes` and is otherwise empty.
-fn replace(log: &MariaDbLog, bytes: &[u8], size: u64) -> Result<()> {
+/// Replaces a log file, atomically, with one of `size` bytes that starts with `bytes` and is otherwise empty.
+fn replace(path: &Path, bytes: &[u8], size: u64) -> Result<()> {
     // If the name is a link, replace its target, not the link.
-    let old = fs::canonicalize(&log.path).map_err(failed(&log.path, "looking for the redo log"))?;
+    let old = fs::canonicalize(path).map_err(failed(path, "looking for the redo log"))?;
     let like = fs::metadata(&old).map_err(failed(&old, "looking at the redo log"))?;
     let new = old.with_file_name(NEW_LOG);
     let file = File::create(&new).map_err(failed(&new, "making the new redo log"))?;

@@ -32,7 +32,7 @@ use super::error::{RecoverError, Result, damaged, refused};
 use super::outside::Outside;
 use super::tuning::Tuning;
 use crate::manifest;
-use crate::source::redo_log::{REDO_DIR, copied_log};
+use crate::source::redo_log::{REDO_DIR, copied_log, has_mysql_ring};
 
 /// The log of a datadir.
 #[derive(Debug)]
@@ -60,14 +60,15 @@ pub(super) struct RedoLog {
 pub(super) enum Vendor {
     /// MariaDB 10.5 or later.
     MariaDb(MariaDbLog),
-    /// MySQL 8.0.30 or later.
+    /// MySQL 8.0.3 or later.
     MySql(MySqlRedo),
 }
 
 impl RedoLog {
     /// Opens a datadir's log; `for_writing` if it will be closed.
     pub fn open(datadir: &Path, for_writing: bool, keys: &KeyStore) -> Result<Self> {
-        let vendor = if datadir.join(REDO_DIR).is_dir() || copied_log(datadir).is_some() {
+        let is_mysql = datadir.join(REDO_DIR).is_dir() || copied_log(datadir).is_some() || has_mysql_ring(datadir);
+        let vendor = if is_mysql {
             Vendor::MySql(MySqlRedo::open(datadir, keys)?)
         } else {
             Vendor::MariaDb(MariaDbLog::open(datadir, for_writing, keys)?)
@@ -92,6 +93,11 @@ impl RedoLog {
     /// Whether xtrabackup copied the log.
     pub fn is_of_xtrabackup(&self) -> bool {
         matches!(&self.vendor, Vendor::MySql(log) if log.is_copy())
+    }
+
+    /// Whether this is the log of MySQL before 8.0.30.
+    pub fn is_mysql_ring(&self) -> bool {
+        matches!(&self.vendor, Vendor::MySql(log) if log.is_ring())
     }
 
     /// Whether this is the log with which innokit closed a backup of xtrabackup, not yet used by a server.

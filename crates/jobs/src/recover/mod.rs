@@ -165,7 +165,8 @@ impl Default for RecoverOptions {
     }
 }
 
-/// Recovers a datadir of MariaDB 10.5 or later, or of MySQL 8.0.30 or later; prepares a backup of mariadb-backup or xtrabackup.
+/// Recovers a datadir of MariaDB 10.5 or later, or of MySQL 8.0.3 or later; prepares a backup of mariadb-backup, or of xtrabackup 8.0.30 or
+/// later.
 ///
 /// # Errors
 /// [`RecoverError`]. If it [is damage](RecoverError::is_damage) to the log or to a page, the server would run into it too. Every page
@@ -202,7 +203,7 @@ pub(crate) fn recover_one(datadir: &Path, options: &RecoverOptions) -> Result<Re
     let has_log =
         datadir.join("ib_logfile0").is_file() || datadir.join(REDO_DIR).is_dir() || copied_log(datadir).is_some();
     if !datadir.join("ibdata1").is_file() || !has_log {
-        let log = "ib_logfile0 (MariaDB), #innodb_redo (MySQL) or xtrabackup_logfile (a backup of xtrabackup)";
+        let log = "ib_logfile0 (MariaDB, MySQL before 8.0.30), #innodb_redo (MySQL) or xtrabackup_logfile (a backup of xtrabackup)";
         return refused(format!("{}: not a datadir: ibdata1 or the redo log, {log}, is missing", datadir.display()));
     }
     if let Some(end) = backup::emptied_at(datadir)? {
@@ -366,7 +367,7 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
     work.restore()?;
     work.run(&log, budget.redo(&plan), Some(options.round))?;
     let waiting = waiting::give_up(datadir, &log, &mut work, keys)?;
-    if let Some(flushed) = ending.flush_lsn(&log, plan.wanted.end) {
+    if let Some(flushed) = ending.flush_lsn(&log, &plan.wanted) {
         work.put_flush_lsn(flushed)?;
     }
     let counts = work.finish()?;

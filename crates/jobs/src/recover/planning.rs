@@ -110,6 +110,7 @@ fn system_and_copies(datadir: &Path, wanted: &mut Wanted, survey: &Survey) -> Re
     };
     let copies = match wanted.grammar {
         Grammar::MariaDb => Copies::read(datadir, &survey.system, &format)?,
+        Grammar::MySql if wanted.is_mysql_ring => Copies::of_older_mysql(datadir, &survey.system, &format)?,
         Grammar::MySql => Copies::of_files(datadir, &format)?,
     };
     if is_torn {

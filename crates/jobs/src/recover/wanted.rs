@@ -67,6 +67,8 @@ pub(super) struct Wanted {
     pub is_backup: bool,
     /// The record format, MariaDB's or MySQL's.
     pub grammar: Grammar,
+    /// Whether the log is of MySQL before 8.0.30, which before 8.0.20 kept doublewrite copies in the system tablespace.
+    pub is_mysql_ring: bool,
     /// MySQL's table states that its dictionary does not have yet.
     pub tables: TableStates,
     /// File names from the log of MySQL, or of a backup, for messages.
@@ -266,6 +268,7 @@ impl Wanted {
             names_checkpoint: log.grammar() == Grammar::MySql,
             is_backup: log.backup.is_some(),
             grammar: log.grammar(),
+            is_mysql_ring: log.is_mysql_ring(),
             tables: TableStates::default(),
             said: HashMap::new(),
             noted: 0,

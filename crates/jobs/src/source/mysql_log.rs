@@ -116,12 +116,14 @@ impl MySqlLog {
             let file = File::open(path).map_err(io)?;
             let (header, len) =
                 (read_up_to(&file, 0, LOG_FILE_HDR_SIZE).map_err(io)?, file.metadata().map_err(io)?.len());
-            // A spare file that was never used has no header.
-            if header.iter().all(|&byte| byte == 0) {
-                continue;
-            }
-            let parsed = LogFile::parse(&header, len);
-            let parsed = parsed.map_err(|error| MySqlLogError::Redo { path: path.clone(), error })?;
+            let parsed = if header.iter().all(|&byte| byte == 0) {
+                // A spare file that was never used has no header, and neither has a file of a ring that the log has not reached yet.
+                let first: Option<&LogFile> = files.first().map(|first: &MySqlFile| &first.parsed);
+                let Some(first) = first.filter(|first| first.format < mysql::FORMAT_MANY_FILES) else { continue };
+                first.unreached(len)
+            } else {
+                LogFile::parse(&header, len).map_err(|error| MySqlLogError::Redo { path: path.clone(), error })?
+            };
             files.push(MySqlFile { path: path.clone(), file, header, parsed });
         }
         let first = paths.first().map_or(Path::new(""), PathBuf::as_path);
@@ -146,9 +148,14 @@ impl MySqlLog {
         Ok(Self { files, checkpoint, breaches: plan.breaches, stretches, chain, keys })
     }
 
-    /// The newest file: its header says most about the server.
+    /// The newest file, whose header says most about the server; in a ring the first, whose header is the only one kept up to date.
     pub fn newest(&self) -> Option<&MySqlFile> {
-        self.files.iter().max_by_key(|file| file.parsed.start_lsn)
+        if self.is_ring() { self.files.first() } else { self.files.iter().max_by_key(|file| file.parsed.start_lsn) }
+    }
+
+    /// Whether the files form a ring, as before MySQL 8.0.30.
+    pub const fn is_ring(&self) -> bool {
+        self.checkpoint.format < mysql::FORMAT_MANY_FILES
     }
 
     /// The first `len` bytes from the checkpoint's block on, or fewer if that file ends before.

@@ -351,7 +351,7 @@ pub(crate) fn log_files(dir: &Path) -> Vec<PathBuf> {
     if let Some(copy) = copied_log(dir) {
         return vec![copy];
     }
-    let in_dir = |dir: &Path, prefix: &str| -> Vec<PathBuf> {
+    let in_dir = |dir: &Path, prefix: &str| -> Vec<(u32, PathBuf)> {
         let entries = files::read_dir(dir).into_iter().flatten();
         let mut files: Vec<(u32, PathBuf)> = entries
             .filter_map(|entry| {
@@ -360,11 +360,22 @@ pub(crate) fn log_files(dir: &Path) -> Vec<PathBuf> {
             })
             .collect();
         files.sort();
-        // Opening a pipe would block.
-        files.into_iter().map(|(_, path)| path).filter(|path| files::is_file(path)).collect()
+        files
     };
-    let files = in_dir(&dir.join(REDO_DIR), "#ib_redo");
-    if files.is_empty() { in_dir(dir, "ib_logfile") } else { files }
+    let mut files = in_dir(&dir.join(REDO_DIR), "#ib_redo");
+    if files.is_empty() {
+        // Like the server, stop at the first missing number: ib_logfile101 is a log that was still being made.
+        let numbered = (0..).zip(in_dir(dir, "ib_logfile"));
+        files = numbered.take_while(|(at, (number, _))| at == number).map(|(_, file)| file).collect();
+    }
+    // Opening a pipe would block.
+    files.into_iter().map(|(_, path)| path).filter(|path| files::is_file(path)).collect()
+}
+
+/// Whether the datadir has a log of MySQL before 8.0.30: a ring of files.
+pub(crate) fn has_mysql_ring(dir: &Path) -> bool {
+    let first = dir.join("ib_logfile0");
+    !dir.join(REDO_DIR).is_dir() && identify(&first).is_ok_and(|vendor| vendor == LogVendor::MySql)
 }
 
 /// The vendor of the log that begins in the file.

@@ -17,6 +17,9 @@ mod encrypted;
 mod load;
 mod mishaps;
 mod mysql;
+// For other processors there is no such server.
+#[cfg(target_arch = "x86_64")]
+mod mysql80;
 mod mysql_cut;
 mod mysql_load;
 mod mysql_outside;

@@ -132,12 +132,18 @@ pub fn assert_applied_nothing(log: &str) {
     assert_eq!(applied, None, "{log}");
 }
 
+/// MySQL 8.0.15 looks for the file of a table whose ALTER was interrupted before its DDL log can rename it back. If its own recovery has
+/// changed the file, it is open by then.
+const BEFORE_DDL_LOG: [&str; 3] = ["[MY-012216]", "[MY-012592]", "[MY-012593]"];
+
 /// Asserts that the server found nothing to apply, except for the re-emitted records about tables, and complains about nothing that it does
 /// not also complain about after its own recovery.
 pub fn assert_started_without_recovery(server: &Server, after_its_own: &Server) {
     let (log, other) = (server.log(), after_its_own.log());
     assert_applied_nothing(&log);
-    let strange: Vec<&str> = error_codes(&log).difference(&error_codes(&other)).copied().collect();
+    let is_excused = |code: &&str| server.1 == "mysql80" && BEFORE_DDL_LOG.contains(code);
+    let (ours, theirs) = (error_codes(&log), error_codes(&other));
+    let strange: Vec<&str> = ours.difference(&theirs).copied().filter(|code| !is_excused(code)).collect();
     assert!(strange.is_empty(), "{strange:?}: {log}\nafter its own recovery: {other}");
     assert!(log.contains("ready for connections"), "{log}");
 }
@@ -219,9 +225,13 @@ fn a_torn_first_page_of_the_system_tablespace_of_mysql_is_restored() {
 }
 
 fn try_crash(number: u32, changes: &str) {
+    assert_killed_server_is_recovered("mysql", OPTIONS[number as usize % OPTIONS.len()], number, changes);
+}
+
+/// Kills a server with these options under load, and compares our recovery with its own.
+pub fn assert_killed_server_is_recovered(kind: &'static str, options: &[&str], number: u32, changes: &str) {
     let dir = TempDir::new().expect("a directory");
-    let options = OPTIONS[number as usize % OPTIONS.len()];
-    let server = Server::start_kind("mysql", &dir.path().join("crashed"), &[options, &[TELLS]].concat());
+    let server = Server::start_kind(kind, &dir.path().join("crashed"), &[options, &[TELLS]].concat());
     let page_kib = page_kib(options);
     crash(&server, page_kib, changes, Duration::from_millis(u64::from(500 + number * 977 % 6000)));
     let _kept = KeptOnFailure(&server.0, number);
@@ -242,8 +252,8 @@ fn try_crash(number: u32, changes: &str) {
     assert_sound(&ours, &KeyFiles::default());
     server.lend_options(&ours);
     server.lend_options(&theirs);
-    let ours = Server::again_kind("mysql", &ours);
-    let theirs = Server::again_kind("mysql", &theirs);
+    let ours = Server::again_kind(kind, &ours);
+    let theirs = Server::again_kind(kind, &theirs);
     assert_started_without_recovery(&ours, &theirs);
     assert_same_content(&content(&ours, page_kib), &content(&theirs, page_kib), number);
 }
@@ -463,12 +473,15 @@ fn lsn(page: &[u8]) -> u64 {
 /// direction in a spatial index.
 fn essence(page: &[u8], is_zip: bool) -> Vec<u8> {
     const RTREE: [u8; 2] = 17854_u16.to_be_bytes();
+    // FIL_PAGE_INODE, FIL_PAGE_IBUF_BITMAP, FIL_PAGE_TYPE_FSP_HDR and FIL_PAGE_TYPE_XDES.
+    const STORED_PLAIN: [u16; 4] = [3, 5, 8, 9];
     let mut page = page.to_vec();
     let end = page.len();
     page[0..4].fill(0);
     page[LSN].fill(0);
     page[26..34].fill(0);
-    if !is_zip {
+    // The server also writes the trailer of pages that a compressed table stores uncompressed, where nothing reads it.
+    if !is_zip || STORED_PLAIN.contains(&u16::from_be_bytes([page[24], page[25]])) {
         page[end - 8..].fill(0);
     }
     if page[24..26] == RTREE {
@@ -515,7 +528,11 @@ pub fn compare(ours: &Path, theirs: &Path, done: &Recovered) -> Compared {
     let mut seen = Compared::default();
     let theirs = tablespaces(theirs);
     for (space, (path, format)) in tablespaces(ours) {
-        let Some((other, _)) = theirs.get(&space) else { panic!("{} is gone", path.display()) };
+        // A server that starts truncates inactive undo tablespaces, which then have another number.
+        let Some((other, _)) = theirs.get(&space) else {
+            assert!(path.extension().is_some_and(|ending| ending == "ibu"), "{} is gone", path.display());
+            continue;
+        };
         let (ours, theirs) = (fs::read(&path).expect("reads"), fs::read(other).expect("reads"));
         let size = format.physical().bytes();
         let is_zip = format.scheme() == Scheme::Zip;

@@ -99,6 +99,17 @@ pub fn changes(others: &[String]) -> String {
     sql
 }
 
+/// Some rounds without changes of definitions, all of whose statements succeed. `others` are tables with room for long keys.
+pub fn rows_only(others: &[&str], rounds: u32) -> String {
+    let mut sql = String::from("USE shop;\n");
+    for round in 1..=rounds {
+        let names = TABLES.iter().map(|(name, _)| *name).chain(others.iter().copied());
+        names.for_each(|name| changes_to(&mut sql, name, round).expect("writes"));
+        values(&mut sql, round).expect("writes");
+    }
+    sql
+}
+
 /// The same for compressed tables only, which are also created, rebuilt and dropped.
 pub fn zip_changes(page_kib: u32) -> String {
     let (names, mut sql) = (zip_names(page_kib), String::from("USE shop;\n"));

@@ -17,7 +17,7 @@ use crate::until::recovered_beside;
 use crate::{assert_sound, files_of};
 
 /// A server that flushes no page before it must, not even when idle, and loses no commit.
-const OPTIONS: [&str; 7] = [
+const OPTIONS: &[&str] = &[
     "--innodb-redo-log-capacity=256M",
     "--innodb-adaptive-flushing=OFF",
     "--innodb-idle-flush-pct=0",
@@ -27,9 +27,22 @@ const OPTIONS: [&str; 7] = [
     "--innodb-flush-log-at-trx-commit=1",
 ];
 
+/// The same for servers before 8.0.18, which still flush when idle.
+#[cfg(target_arch = "x86_64")]
+const OPTIONS_80: &[&str] = &[
+    "--innodb-log-file-size=128M",
+    "--innodb-adaptive-flushing=OFF",
+    "--innodb-max-dirty-pages-pct=99",
+    "--innodb-max-dirty-pages-pct-lwm=0",
+    "--innodb-buffer-pool-size=256M",
+    "--innodb-flush-log-at-trx-commit=1",
+];
+
 fn lsn(server: &Server) -> Lsn {
-    let row = server.ask("SHOW GLOBAL STATUS LIKE 'Innodb_redo_log_current_lsn'");
-    Lsn(row.split_whitespace().last().and_then(|number| number.parse().ok()).expect("a number"))
+    let status = server.ask("SHOW ENGINE INNODB STATUS");
+    let number = status.split("Log sequence number").nth(1).expect("an LSN").trim_start();
+    let end = number.find(|digit: char| !digit.is_ascii_digit()).expect("more of it");
+    Lsn(number[..end].parse().expect("a number"))
 }
 
 fn insert(server: &Server, rows: u32) {
@@ -62,8 +75,8 @@ fn until(until: Lsn, to: &Path) -> RecoverOptions {
     RecoverOptions { until: Some(until), to: Some(to.to_path_buf()), ..RecoverOptions::default() }
 }
 
-fn start_with_tables(dir: &Path) -> Server {
-    let server = Server::start_kind("mysql", &dir.join("crashed"), &OPTIONS);
+fn start_with_tables(kind: &'static str, options: &[&str], dir: &Path) -> Server {
+    let server = Server::start_kind(kind, &dir.join("crashed"), options);
     server.ask("CREATE DATABASE shop");
     for table in TABLES {
         server.ask(&format!("CREATE TABLE shop.{table} (id INT PRIMARY KEY AUTO_INCREMENT, c TEXT) ENGINE=InnoDB"));
@@ -85,9 +98,9 @@ struct Crash {
 const BACK_MAX: u64 = 2000;
 
 impl Crash {
-    fn make() -> Self {
+    fn make(kind: &'static str, options: &[&str]) -> Self {
         let dir = TempDir::new().expect("a directory");
-        let server = start_with_tables(dir.path());
+        let server = start_with_tables(kind, options, dir.path());
         for _ in 0..TRIES {
             insert(&server, 800);
             let (rows_between, counters_between, between) = (rows(&server), counters(&server), lsn(&server));
@@ -99,7 +112,7 @@ impl Crash {
                 // The server may flush its pages at any time.
                 Err(error) => println!("again: {error}"),
             }
-            script("server.sh", &["mysql", "start", server.path()]);
+            script("server.sh", &[kind, "start", server.path()]);
         }
         panic!("the server had written its pages each time");
     }
@@ -107,7 +120,7 @@ impl Crash {
     /// Starts on a recovered copy; nothing is left to apply.
     fn run_on(&self, datadir: &Path) -> Server {
         self.server.lend_options(datadir);
-        let server = Server::again_kind("mysql", datadir);
+        let server = Server::again_kind(self.server.1, datadir);
         let log = server.log();
         assert_applied_nothing(&log);
         assert!(log.contains("ready for connections") && !log.contains("[ERROR]"), "{log}");
@@ -118,7 +131,17 @@ impl Crash {
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_mysql_log_may_be_recovered_until_an_lsn() {
-    let crash = Crash::make();
+    assert_ends_where_asked(&Crash::make("mysql", OPTIONS));
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_ring_of_mysql_80_may_be_recovered_until_an_lsn() {
+    assert_ends_where_asked(&Crash::make("mysql80", OPTIONS_80));
+}
+
+fn assert_ends_where_asked(crash: &Crash) {
     let before = files_of(&crash.server.0);
     let [to, rounds] = ["until", "rounds"].map(|name| crash.dir.path().join(name));
     let done = recover(&crash.server.0, &until(crash.between, &to)).expect("recovers");
@@ -136,14 +159,14 @@ fn a_mysql_log_may_be_recovered_until_an_lsn() {
     let error = in_place_until(&crash.server.0, Some(Lsn(done.checkpoint_lsn - 1))).expect_err("too early");
     assert!(!error.is_damage() && error.to_string().contains(NEWER_CHECKPOINT), "{error}");
     assert_eq!(files_of(&crash.server.0), before, "the input is as it was");
-    every_end_between_is_one(&crash);
-    killed_before_its_end_it_goes_on_to_the_same_bytes(&crash, &to);
+    every_end_between_is_one(crash);
+    killed_before_its_end_it_goes_on_to_the_same_bytes(crash, &to);
     let server = crash.run_on(&to);
     assert_eq!(rows(&server), crash.rows_between, "what came later is not there");
     let (counters, newest) = (counters(&server), newest_ids(&server));
     assert!(counters.iter().zip(&newest).all(|(next, newest)| next > newest), "{counters:?} {newest:?}");
     assert!(counters.iter().zip(&crash.counters_between).all(|(next, then)| next <= then), "{counters:?}");
-    the_server_goes_on(&crash, &server);
+    the_server_goes_on(crash, &server);
 }
 
 /// A server starts wherever in a block the log ends, and tables and trees are intact.
@@ -200,7 +223,7 @@ fn the_server_goes_on(crash: &Crash, server: &Server) {
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn what_mysql_has_done_to_files_and_pages_since_cannot_be_taken_back() {
     let dir = TempDir::new().expect("a directory");
-    let server = start_with_tables(dir.path());
+    let server = start_with_tables("mysql", OPTIONS, dir.path());
     server.ask("CREATE UNDO TABLESPACE more ADD DATAFILE 'more.ibu'");
     insert(&server, 100);
     let (row, any) = ("INSERT INTO shop.near (c) VALUES ('x')", ": page ");

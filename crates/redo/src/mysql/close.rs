@@ -1,11 +1,16 @@
-//! The file that closes a log of MySQL 8.0.30 or later: it starts where the newest file ends, with a checkpoint and the table states that
-//! the dictionary lacks. AUTO_INCREMENT counters are stored nowhere else.
+//! The file that closes a log of MySQL 8.0.3 or later. It has a checkpoint after everything in the log, followed by the table states that
+//! the dictionary lacks: AUTO_INCREMENT counters are stored nowhere else.
 //!
-//! Source: MySQL 8.0.30 to 9.7 `log0files_io.cc`, `dict0dd.cc`; a server of 9.7 starts on such a file and applies nothing.
+//! In a chain of files (8.0.30 and later) it is one more file, which starts where the newest one ends. In a ring it replaces the first
+//! file. The others keep their old blocks, whose numbers are too low to continue the new ones.
+//!
+//! Source: MySQL 8.0.30 to 9.7 `log0files_io.cc`, `dict0dd.cc`, and MySQL 8.0.12 to 8.0.16 `log0log.cc`, `log0recv.cc`. Servers of 9.7 and
+//! 8.0.15 start on such files and apply nothing.
 
 use super::{
-    COPIED, FORMAT_MANY_FILES, LOG_CHECKPOINT_1, LOG_CHECKPOINT_2, LOG_CHECKPOINT_LSN, LOG_FILE_HDR_SIZE,
-    LOG_HEADER_CHECKSUM, LOG_HEADER_CREATOR, LOG_HEADER_FLAGS, LOG_HEADER_FORMAT, LOG_HEADER_START_LSN,
+    COPIED, FORMAT_MANY_FILES, FORMAT_MID_GROUP, LOG_CHECKPOINT_1, LOG_CHECKPOINT_2, LOG_CHECKPOINT_BUF_SIZE,
+    LOG_CHECKPOINT_LSN, LOG_CHECKPOINT_NO, LOG_CHECKPOINT_OFFSET, LOG_ENCRYPTION, LOG_FILE_HDR_SIZE,
+    LOG_HEADER_CHECKSUM, LOG_HEADER_CREATOR, LOG_HEADER_FLAGS, LOG_HEADER_FORMAT, LOG_HEADER_START_LSN, Slot,
 };
 use crate::block::{
     EPOCH_BLOCKS, LOG_BLOCK_CHECKSUM, LOG_BLOCK_EPOCH_NO, LOG_BLOCK_FIRST_REC_GROUP, LOG_BLOCK_HDR_DATA_LEN,
@@ -98,10 +103,64 @@ pub fn new_file(header: &[u8], start: Lsn, notes: &[TableNote]) -> Option<Vec<u8
     }
     be::put_u64(&mut file, LOG_HEADER_START_LSN, start.0)?;
     be::put_u64(&mut file, LOG_CHECKPOINT_1 + LOG_CHECKPOINT_LSN, checkpoint_of(start).0)?;
+    seal_header(&mut file)?;
+    put_notes(&mut file, start, notes, epoch_of)?;
+    Some(file)
+}
+
+/// The first bytes of the file that replaces `ib_logfile0` in a ring, whose first file has this `header`: its first block is that of
+/// `start`, a multiple of 512, with the checkpoint there, and it holds `notes`. Zeros must follow, up to the size of the old file. `None`
+/// for a header without a checkpoint or of another format, and for any other `start`.
+#[must_use]
+pub fn new_first_file(header: &[u8], start: Lsn, notes: &[TableNote]) -> Option<Vec<u8>> {
+    let old = header.get(..LOG_FILE_HDR_SIZE)?;
+    let format = be::u32_at(old, LOG_HEADER_FORMAT)?;
+    if !(FORMAT_MID_GROUP..FORMAT_MANY_FILES).contains(&format) || !start.0.is_multiple_of(LOG_BLOCK_SIZE as u64) {
+        return None;
+    }
+    let slots = [LOG_CHECKPOINT_1, LOG_CHECKPOINT_2].map(|at| Some((at, Slot::read(old, at)?)));
+    let (newest, Slot { number, .. }) = slots.into_iter().flatten().max_by_key(|(_, slot)| slot.number)?;
+    let next = number.checked_add(1)?;
+    let mut file = vec![0; LOG_FILE_HDR_SIZE];
+    file.get_mut(..LOG_HEADER_FLAGS)?.copy_from_slice(old.get(..LOG_HEADER_FLAGS)?);
+    be::put_u64(&mut file, LOG_HEADER_START_LSN, start.0)?;
+    // The server continues to encrypt with this key.
+    file.get_mut(LOG_ENCRYPTION..LOG_CHECKPOINT_2)?.copy_from_slice(old.get(LOG_ENCRYPTION..LOG_CHECKPOINT_2)?);
+    for at in [LOG_CHECKPOINT_1, LOG_CHECKPOINT_2] {
+        be::put_u64(&mut file, at + LOG_CHECKPOINT_NO, next)?;
+        be::put_u64(&mut file, at + LOG_CHECKPOINT_LSN, checkpoint_of(start).0)?;
+        be::put_u64(&mut file, at + LOG_CHECKPOINT_OFFSET, (LOG_FILE_HDR_SIZE + LOG_BLOCK_HDR_SIZE) as u64)?;
+        let buffer = be::u64_at(old, newest + LOG_CHECKPOINT_BUF_SIZE)?;
+        be::put_u64(&mut file, at + LOG_CHECKPOINT_BUF_SIZE, buffer)?;
+    }
+    seal_header(&mut file)?;
+    // Blocks name the checkpoint that will follow them, by the low half of its number.
+    let following = u32::try_from(next.checked_add(1)? & u64::from(u32::MAX)).ok()?;
+    put_notes(&mut file, start, notes, |_| Some(following))?;
+    Some(file)
+}
+
+/// Recomputes the checksums of the header block and of both checkpoint slots.
+fn seal_header(file: &mut [u8]) -> Option<()> {
     for at in [0, LOG_CHECKPOINT_1, LOG_CHECKPOINT_2] {
         let crc = crc32c(file.get(at..at + LOG_HEADER_CHECKSUM)?);
-        be::put_u32(&mut file, at + LOG_HEADER_CHECKSUM, crc)?;
+        be::put_u32(file, at + LOG_HEADER_CHECKSUM, crc)?;
     }
+    Some(())
+}
+
+/// The epoch of a block of format 6.
+fn epoch_of(lsn: Lsn) -> Option<u32> {
+    u32::try_from(lsn.0 / LOG_BLOCK_SIZE as u64 / EPOCH_BLOCKS + 1).ok()
+}
+
+/// Appends blocks with `notes` to a file whose first block is that of `start`. `counter_of` gives a block's epoch or checkpoint number.
+fn put_notes(
+    file: &mut Vec<u8>,
+    start: Lsn,
+    notes: &[TableNote],
+    counter_of: impl Fn(Lsn) -> Option<u32>,
+) -> Option<()> {
     let (mut payload, mut starts) = (Vec::new(), Vec::new());
     for note in notes {
         starts.push(payload.len());
@@ -116,13 +175,13 @@ pub fn new_file(header: &[u8], start: Lsn, notes: &[TableNote]) -> Option<Vec<u8
         let first = starts.get(starts.partition_point(|at| *at < from)).map(|at| at - from);
         let first = first.filter(|at| *at < PAYLOAD_SIZE);
         let lsn = Lsn(start.0.checked_add((number * LOG_BLOCK_SIZE) as u64)?);
-        file.extend(block(lsn, data, first)?);
+        file.extend(block(lsn, counter_of(lsn)?, data, first)?);
     }
-    Some(file)
+    Some(())
 }
 
 /// A block with `data`, in which `first` is the offset of the first record that starts in it.
-fn block(lsn: Lsn, data: &[u8], first: Option<usize>) -> Option<[u8; LOG_BLOCK_SIZE]> {
+fn block(lsn: Lsn, counter: u32, data: &[u8], first: Option<usize>) -> Option<[u8; LOG_BLOCK_SIZE]> {
     let mut block = [0; LOG_BLOCK_SIZE];
     let is_full = data.len() == PAYLOAD_SIZE;
     let len = if is_full { LOG_BLOCK_SIZE } else { LOG_BLOCK_HDR_SIZE + data.len() };
@@ -130,8 +189,7 @@ fn block(lsn: Lsn, data: &[u8], first: Option<usize>) -> Option<[u8; LOG_BLOCK_S
     be::put_u32(&mut block, LOG_BLOCK_HDR_NO, block_number(lsn))?;
     be::put_u16(&mut block, LOG_BLOCK_HDR_DATA_LEN, u16::try_from(len).ok()?)?;
     be::put_u16(&mut block, LOG_BLOCK_FIRST_REC_GROUP, u16::try_from(first).ok()?)?;
-    let epoch = lsn.0 / LOG_BLOCK_SIZE as u64 / EPOCH_BLOCKS + 1;
-    be::put_u32(&mut block, LOG_BLOCK_EPOCH_NO, u32::try_from(epoch).ok()?)?;
+    be::put_u32(&mut block, LOG_BLOCK_EPOCH_NO, counter)?;
     block.get_mut(LOG_BLOCK_HDR_SIZE..LOG_BLOCK_HDR_SIZE + data.len())?.copy_from_slice(data);
     let crc = crc32c(block.get(..LOG_BLOCK_CHECKSUM)?);
     be::put_u32(&mut block, LOG_BLOCK_CHECKSUM, crc)?;
@@ -141,9 +199,12 @@ fn block(lsn: Lsn, data: &[u8], first: Option<usize>) -> Option<[u8; LOG_BLOCK_S
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block::LogBlock;
     use crate::mysql::mtr_reader::MtrReader;
     use crate::mysql::{LogFile, newest_checkpoint};
     use crate::record::{FileRecord, RedoRecord, TableState};
+
+    const START: Lsn = Lsn(84_237_312);
 
     fn note(table: u64) -> TableNote {
         TableNote { table, version: table % 3, auto_increment: Some(table * table * 77_777), state: Vec::new() }
@@ -161,20 +222,70 @@ mod tests {
             assert_eq!((parsed.creator.as_str(), parsed.flags), ("MySQL 9.7.4", 0));
             let checkpoint = newest_checkpoint(&[parsed]).expect("a checkpoint");
             assert_eq!((checkpoint.lsn, checkpoint.offset), (Lsn(84_237_324), 2048));
-            let mut reader = MtrReader::new(6, checkpoint.lsn, Vec::new());
-            let mut found = Vec::new();
-            let mut input = &[&file[2048..], &[0; 512]].concat()[..];
-            while let Some(mtr) = reader.next_mtr(&mut input) {
-                for record in mtr.records() {
-                    let Ok(RedoRecord::File(FileRecord::Table(state))) = record else { panic!("{record:?}") };
-                    let TableState { table, version, auto_increment, .. } = state;
-                    found.push(TableNote { table, version, auto_increment, state: Vec::new() });
-                }
-            }
-            assert!(reader.has_ended() && reader.fault().is_none());
-            assert_eq!(found, notes);
+            assert_eq!(notes_in(6, checkpoint.lsn, &[&file[2048..], &[0; 512]].concat()), notes);
         }
         assert_eq!(new_file(&header, Lsn(84_237_313), &[]), None);
+    }
+
+    /// The notes in these blocks, after which the log ends.
+    fn notes_in(format: u32, checkpoint: Lsn, mut blocks: &[u8]) -> Vec<TableNote> {
+        let mut reader = MtrReader::new(format, checkpoint, Vec::new());
+        let mut found = Vec::new();
+        while let Some(mtr) = reader.next_mtr(&mut blocks) {
+            for record in mtr.records() {
+                let Ok(RedoRecord::File(FileRecord::Table(state))) = record else { panic!("{record:?}") };
+                let TableState { table, version, auto_increment, .. } = state;
+                found.push(TableNote { table, version, auto_increment, state: Vec::new() });
+            }
+        }
+        assert!(reader.has_ended() && reader.fault().is_none());
+        found
+    }
+
+    /// A header of a ring's first file with its checkpoints: numbers and LSNs.
+    fn ring_header(format: u8, checkpoints: [(u64, u64); 2]) -> Vec<u8> {
+        let mut header = vec![0; LOG_FILE_HDR_SIZE];
+        header[3] = format;
+        header[16..28].copy_from_slice(b"MySQL 8.0.15");
+        header[LOG_ENCRYPTION + 48..][..3].copy_from_slice(b"lCC");
+        for (at, (number, lsn)) in [LOG_CHECKPOINT_1, LOG_CHECKPOINT_2].into_iter().zip(checkpoints) {
+            header[at..][..8].copy_from_slice(&number.to_be_bytes());
+            header[at + 8..][..8].copy_from_slice(&lsn.to_be_bytes());
+            header[at + 24..][..8].copy_from_slice(&(16_u64 << 20).to_be_bytes());
+        }
+        seal_header(&mut header).expect("a header");
+        header
+    }
+
+    #[test]
+    fn a_ring_that_is_closed_begins_again_in_its_first_file() {
+        let header = ring_header(3, [(40, 70_000_000), (41, 80_000_000)]);
+        for count in [0, 1, 42, 1000] {
+            let notes: Vec<TableNote> = (0..count).map(note).collect();
+            let file = new_first_file(&header, START, &notes).expect("a file");
+            let size = 8 << 20;
+            let first = LogFile::parse(&file, size).expect("a header");
+            assert_eq!((first.creator.as_str(), first.format, first.start_lsn), ("MySQL 8.0.15", 3, START));
+            assert_eq!(file[LOG_ENCRYPTION..LOG_CHECKPOINT_2], header[LOG_ENCRYPTION..LOG_CHECKPOINT_2]);
+            let slots = [LOG_CHECKPOINT_1, LOG_CHECKPOINT_2].map(|at| Slot::read(&file, at).expect("a checkpoint"));
+            assert!(slots.iter().all(|slot| slot.number == 42 && slot.lsn == checkpoint_of(START)), "{slots:?}");
+            let second = LogFile { start_lsn: Lsn(8192), ..first.clone() };
+            let checkpoint = newest_checkpoint(&[first, second]).expect("a checkpoint");
+            assert_eq!((checkpoint.lsn, checkpoint.file, checkpoint.offset), (checkpoint_of(START), 0, 2048));
+            let block = LogBlock::parse(file[2048..2560].try_into().expect("a block"), START).expect("sound");
+            assert_eq!(block.epoch, 43, "the checkpoint that follows");
+            assert_eq!(notes_in(3, checkpoint.lsn, &[&file[2048..], &[0; 512]].concat()), notes);
+        }
+        assert_eq!(new_first_file(&header, Lsn(START.0 + 12), &[]), None);
+        for format in [1, 2, 6] {
+            assert_eq!(new_first_file(&ring_header(format, [(1, 8204); 2]), START, &[]), None, "format {format}");
+        }
+        let mut torn = header.clone();
+        torn[LOG_CHECKPOINT_2 + 9] ^= 1;
+        let file = new_first_file(&torn, START, &[]).expect("the other slot is whole");
+        assert_eq!(Slot::read(&file, LOG_CHECKPOINT_1).map(|slot| slot.number), Some(41));
+        torn[LOG_CHECKPOINT_1 + 9] ^= 1;
+        assert_eq!(new_first_file(&torn, START, &[]), None);
     }
 
     #[test]

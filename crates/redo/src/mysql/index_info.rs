@@ -77,10 +77,12 @@ impl<'a> IndexInfo<'a> {
     /// Parses the form since 8.0.29.
     pub(super) fn parse(cursor: &mut Cursor<'a>) -> Result<Self, RecordFault> {
         let (version, flags) = (cursor.byte()?, cursor.byte()?);
-        let unknown = flags & !(COMPACT | VERSIONS | INSTANT) != 0 || version > 1;
-        // 8.0.29 listed versions differently.
-        if unknown || (version == 0 && flags & VERSIONS != 0) {
+        if flags & !(COMPACT | VERSIONS | INSTANT) != 0 || version > 1 {
             return Err(RecordFault::Fields);
+        }
+        // 8.0.29 listed versions differently.
+        if version == 0 && flags & VERSIONS != 0 {
+            return Err(RecordFault::EarlyVersions);
         }
         let (is_compact, has_versions) = (flags & COMPACT != 0, flags & VERSIONS != 0);
         let mut info = Self { is_compact, has_versions, ..Self::redundant() };

@@ -43,6 +43,9 @@ pub enum RecordFault {
     /// An invalid file name.
     #[error("names no file")]
     FileName,
+    /// It describes row versions in the form that only MySQL 8.0.29 wrote.
+    #[error("describes row versions in the form of MySQL 8.0.29, which no other server reads")]
+    EarlyVersions,
     /// A checkpoint must be the last record of its mini-transaction.
     #[error("is a checkpoint, but not the last record")]
     AfterCheckpoint,

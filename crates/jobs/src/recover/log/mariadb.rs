@@ -18,7 +18,7 @@ use redo::mtr_reader::MtrReader;
 use redo::verify_mariadb::{self, StreamDamage, StreamVerifier, Verifier};
 use redo::{LogVendor, RedoError};
 
-use super::super::error::{Result, damaged, failed, locked_out, refused};
+use super::super::error::{RecoverError, Result, damaged, failed, locked_out, refused};
 use super::archived::Archived;
 use crate::source::read_up_to;
 
@@ -50,12 +50,7 @@ impl MariaDbLog {
         let header = read_up_to(&file, 0, START_OFFSET).map_err(failed(&path, "reading the redo log"))?;
         let parsed = match redo::identify(&header).and_then(|kind| Ok((kind, LogFile::parse(&header, len)?))) {
             Ok((LogVendor::MariaDb, parsed)) => parsed,
-            Ok((LogVendor::MySql, _)) => {
-                return refused(format!(
-                    "{}: the redo log of a MySQL server before 8.0.30, which this program does not recover: start a server of that version",
-                    path.display()
-                ));
-            }
+            Ok((LogVendor::MySql, _)) => return Err(RecoverError::Internal("the log is not one of MariaDB")),
             Err(RedoError::UnknownFormat { format }) => {
                 let known = match redo::writers_of(format) {
                     Some(writers) => format!("{writers} write it: start that server once and stop it"),

@@ -1,8 +1,10 @@
-//! The redo log of MySQL 8.0.30 and later: files in a directory of their own, each of which continues the one before.
+//! The redo log of MySQL 8.0.30 and later: files in a directory of their own, each of which continues the one before. And that of 8.0.3 to
+//! 8.0.29: a ring of files of equal size, of which only the first has checkpoints.
 //!
-//! One more file closes the log. It starts where the newest file ends and contains only a checkpoint and the table states that the
-//! dictionary lacks. Until that file has its final name the log is unchanged; after that, no earlier file is needed. In a backup the log is
-//! one file, xtrabackup's copy. It is closed in the same way: the closing file is the first in the directory.
+//! A new file closes the log. It contains only a checkpoint and the table states that the dictionary lacks. In a chain it is one more file,
+//! which starts where the newest one ends; in a ring it replaces the first. Until that file has its final name the log is unchanged; after
+//! that, no other file is needed. In a backup the log is one file, xtrabackup's copy. It is closed like a chain: the closing file is the
+//! first in the directory.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -19,8 +21,8 @@ use format::page::fil::FIL_PAGE_FILE_FLUSH_LSN;
 use redo::block::LOG_BLOCK_SIZE;
 use redo::mysql::close::{self, TableNote};
 use redo::mysql::mtr_reader::MtrReader;
-use redo::mysql::{FORMAT_MANY_FILES, LOG_FILE_HDR_SIZE};
-use redo::record::TableState;
+use redo::mysql::{FORMAT_MANY_FILES, FORMAT_MID_GROUP, LOG_FILE_HDR_SIZE};
+use redo::record::{RecordFault, TableState};
 use redo::verify_mysql;
 
 use super::super::durable::{make_directories, make_like, sync_directory_of};
@@ -29,12 +31,14 @@ use super::archived_mysql::{ArchivedEnd, find};
 use super::verify::{verify_end, verify_stretch};
 use crate::source::mysql_log::{MySqlLog, MySqlLogError};
 use crate::source::read_up_to;
-use crate::source::redo_log::{REDO_DIR, copied_log, log_files};
+use crate::source::redo_log::{REDO_DIR, copied_log, has_mysql_ring, log_files};
 
 /// Log file sizes are multiples of this, and so of every page size.
 const FILE_ALIGN: usize = 64 << 10;
 /// More than the smallest size on which servers were seen to start.
 const FILE_MIN: usize = 1 << 20;
+/// No server runs on a ring of fewer files.
+const RING_FILES_MIN: usize = 2;
 
 impl From<MySqlLogError> for RecoverError {
     fn from(error: MySqlLogError) -> Self {
@@ -55,15 +59,18 @@ pub(in super::super) struct MySqlRedo {
     own: Option<MySqlLog>,
     /// How far the archive goes, if `log` is an archive's.
     pub archived: Option<ArchivedEnd>,
-    /// The log's directory; in a backup the copied file.
+    /// The log's directory; in a backup the copied file; of a ring the first file.
     path: PathBuf,
     datadir: PathBuf,
 }
 
 impl MySqlRedo {
     pub fn open(datadir: &Path, keys: &KeyStore) -> Result<Self> {
-        let dir = copied_log(datadir).unwrap_or_else(|| datadir.join(REDO_DIR));
         let old = datadir.join("ib_logfile0");
+        if copied_log(datadir).is_none() && has_mysql_ring(datadir) {
+            return Self::open_ring(datadir, old, keys);
+        }
+        let dir = copied_log(datadir).unwrap_or_else(|| datadir.join(REDO_DIR));
         if old.exists() {
             return refused(format!(
                 "{} and {} both exist, and the server would use the former as its log: remove the one that is not in use",
@@ -78,30 +85,64 @@ impl MySqlRedo {
         let log = MySqlLog::open(&paths, keys)?;
         if log.checkpoint.format != FORMAT_MANY_FILES {
             return refused(format!(
-                "{}: a redo log of MySQL before 8.0.30, which innokit does not recover",
+                "{}: a copy of the redo log of MySQL before 8.0.30: prepare this backup with xtrabackup --prepare",
                 dir.display()
             ));
         }
+        Self::of_usable(datadir, dir, log)
+    }
+
+    fn open_ring(datadir: &Path, first: PathBuf, keys: &KeyStore) -> Result<Self> {
+        let paths = log_files(datadir);
+        if paths.len() < RING_FILES_MIN {
+            return damaged(format!("{}: ib_logfile1 is missing: this log has at least two files", first.display()));
+        }
+        let log = MySqlLog::open(&paths, keys)?;
+        let format = log.checkpoint.format;
+        if format < FORMAT_MID_GROUP {
+            let writers = redo::writers_of(format).unwrap_or("an unknown server");
+            return refused(format!(
+                "{}: the redo log of {writers} (format {format}), which innokit does not recover: start a server of that version",
+                first.display()
+            ));
+        }
+        Self::of_usable(datadir, first, log)
+    }
+
+    /// Refuses logs that the server would refuse too.
+    fn of_usable(datadir: &Path, path: PathBuf, log: MySqlLog) -> Result<Self> {
+        let name = path.display();
         if let Some(breach) = log.breaches.first() {
-            return damaged(format!("{}: {breach}", dir.display()));
+            return damaged(format!("{name}: {breach}"));
         }
         if log.newest().is_some_and(|file| file.parsed.is_crash_unsafe()) {
             return refused(format!(
-                "{}: the server died while redo logging was switched off (ALTER INSTANCE DISABLE INNODB REDO_LOG): the changes it had in memory are lost, and the datadir is beyond recovery. Restore a backup",
-                dir.display()
+                "{name}: the server died while redo logging was switched off (ALTER INSTANCE DISABLE INNODB REDO_LOG): the changes it had in memory are lost, and the datadir is beyond recovery. Restore a backup"
             ));
         }
         if log.newest().is_some_and(|file| file.parsed.is_not_initialised()) {
             return refused(format!(
-                "{}: the server died while it created this log, and creates it again when it starts",
-                dir.display()
+                "{name}: the server died while it created this log, and creates it again when it starts"
             ));
         }
-        Ok(Self { log, own: None, archived: None, path: dir, datadir: datadir.to_path_buf() })
+        Ok(Self { log, own: None, archived: None, path, datadir: datadir.to_path_buf() })
+    }
+
+    /// Whether the log is that of MySQL before 8.0.30.
+    pub const fn is_ring(&self) -> bool {
+        self.log.is_ring()
+    }
+
+    /// The first file of a ring, which is replaced when the log is closed.
+    pub fn first_file(&self) -> &Path {
+        &self.path
     }
 
     /// Replaces the log to read with an archive that continues it. `base_end` is where the datadir's own log ends.
     pub fn with_archive(self, dir: &Path, base_end: Lsn, timeline: Option<u32>) -> Result<Self> {
+        if self.is_ring() {
+            return refused("the base copy is of MySQL before 8.0.30, whose log is not archived: leave out --redo");
+        }
         let (log, end) = find(dir, &self.log, base_end, timeline)?;
         Ok(Self { log, own: Some(self.log), archived: Some(end), path: dir.to_path_buf(), datadir: self.datadir })
     }
@@ -139,8 +180,12 @@ impl MySqlRedo {
     /// Fails if a needed block is damaged, or cannot be read for lack of a key.
     pub fn check(&self) -> Result<()> {
         let parsed: Vec<_> = self.log.files.iter().map(|file| file.parsed.clone()).collect();
-        let plan = verify_mysql::plan_from(&parsed, self.log.checkpoint)
-            .or_else(|error| damaged(format!("{}: {error}", self.name())))?;
+        let plan = if self.is_ring() {
+            verify_mysql::plan(&parsed)
+        } else {
+            verify_mysql::plan_from(&parsed, self.log.checkpoint)
+        };
+        let plan = plan.or_else(|error| damaged(format!("{}: {error}", self.name())))?;
         let mut verifier = plan.verifier.with_keys(self.log.keys.clone());
         for segment in &plan.segments {
             let Some(file) = self.log.files.get(segment.file) else { continue };
@@ -164,6 +209,10 @@ impl MySqlRedo {
             _ if reader.lacks_key() => locked_out(format!(
                 "{name}: the redo log is encrypted from LSN {at} on: name the server's keyring (--keyring)"
             )),
+            Some(fault) if fault.fault == RecordFault::EarlyVersions => refused(format!(
+                "{name}: the redo log at LSN {at} is about a table that MySQL 8.0.29 altered with ALGORITHM=INSTANT: only a server of that \
+                 version can recover it"
+            )),
             Some(fault) => damaged(format!("{name}: the redo log makes no sense at LSN {at}: {fault}")),
             None => Ok(()),
         }
@@ -180,16 +229,28 @@ impl MySqlRedo {
         Ok(be::u64_at(&page0, FIL_PAGE_FILE_FLUSH_LSN).map(Lsn))
     }
 
-    /// The first bytes of the file that closes the log, and its size. The server will continue at [`MySqlRedo::next_checkpoint`].
-    pub fn closing(&self, tables: &TableStates) -> Result<(Vec<u8>, usize)> {
-        let newest = self.own().newest().map(|newest| &newest.header);
-        let bytes = newest.and_then(|header| close::new_file(header, self.next_start(), &tables.notes()));
-        let Some(bytes) = bytes else { return refused("the redo log cannot be closed") };
-        let size = bytes.len().next_multiple_of(FILE_ALIGN).max(FILE_MIN);
-        Ok((bytes, size))
+    /// The first bytes of the file that closes the log, and its size. `end` is where the log ends. The server will continue at
+    /// [`MySqlRedo::next_checkpoint`].
+    pub fn closing(&self, tables: &TableStates, end: Lsn) -> Result<(Vec<u8>, usize)> {
+        let new = if self.is_ring() { close::new_first_file } else { close::new_file };
+        let newest = self.own().newest();
+        let bytes = newest.and_then(|newest| new(&newest.header, self.next_start(end), &tables.notes()));
+        let (Some(bytes), Some(newest)) = (bytes, newest) else { return refused("the redo log cannot be closed") };
+        if !self.is_ring() {
+            let size = bytes.len().next_multiple_of(FILE_ALIGN).max(FILE_MIN);
+            return Ok((bytes, size));
+        }
+        match usize::try_from(newest.parsed.size) {
+            Ok(size) if bytes.len() < size => Ok((bytes, size)),
+            _ => refused("the AUTO_INCREMENT counters of all tables do not fit in a file of the redo log"),
+        }
     }
 
-    fn next_start(&self) -> Lsn {
+    fn next_start(&self, log_end: Lsn) -> Lsn {
+        // The blocks of a ring have no LSN of their own after its end.
+        if self.is_ring() {
+            return Lsn(log_end.0.next_multiple_of(LOG_BLOCK_SIZE as u64));
+        }
         let end = |file: &crate::source::mysql_log::MySqlFile| {
             file.parsed.start_lsn.0.saturating_add(file.parsed.size.saturating_sub(LOG_FILE_HDR_SIZE as u64))
         };
@@ -199,9 +260,9 @@ impl MySqlRedo {
         Lsn(newest.unwrap_or(0).next_multiple_of(LOG_BLOCK_SIZE as u64))
     }
 
-    /// The checkpoint of the file that closes this log.
-    pub fn next_checkpoint(&self) -> Lsn {
-        close::checkpoint_of(self.next_start())
+    /// The checkpoint of the file that closes this log, which ends at `log_end`.
+    pub fn next_checkpoint(&self, log_end: Lsn) -> Lsn {
+        close::checkpoint_of(self.next_start(log_end))
     }
 
     /// The path of the closing file.
@@ -216,7 +277,7 @@ impl MySqlRedo {
         Ok(newest.with_file_name(format!("#ib_redo{next}")))
     }
 
-    /// Adds the closing file and removes the others. xtrabackup's copy stays until its note says that the backup is prepared.
+    /// Adds the closing file to a chain and removes the others. xtrabackup's copy stays until its note says that the backup is prepared.
     pub fn close(&self, bytes: &[u8], size: usize) -> Result<()> {
         let Some(newest) = self.own().newest() else { return refused("the redo log has no file") };
         let path = self.next_path(&newest.path)?;
