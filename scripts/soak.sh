@@ -32,6 +32,7 @@ while [ "$(date +%s)" -lt "$end" ]; do
         cargo test --quiet -p innokit-jobs --test recover
     step INNOKIT_LIVE_SECONDS=60 cargo test --quiet -p innokit --test live_load
     step INNOKIT_RANDOM_TABLES=$seed..$((seed + 4)) cargo test --quiet -p innokit --test rows_random
+    step INNOKIT_RANDOM_CRASHES=$seed..$((seed + 4)) cargo test --quiet -p innokit --test recover_random
     step cargo test --quiet -p innokit --test innochecksum_crash
     step scripts/fuzz.sh 20
 done

@@ -38,7 +38,7 @@ const SCRIPTS: [(u32, u32); 13] = [
 
 /// Every type of the server.
 pub fn every_type(kind: &str, random: &mut Choices) -> Vec<Column> {
-    let is_mysql = kind == "mysql";
+    let is_mysql = kind.starts_with("mysql");
     let mut columns = numbers(random);
     columns.extend(moments(kind));
     for bits in [1, 7, 8, 9, 33, 64] {
@@ -99,7 +99,7 @@ pub fn short(kind: &str, random: &mut Choices) -> Column {
         14 => column("DOUBLE", |random| (random.below(1000) as f64 / 8.0).to_string()),
         15 => column("VARBINARY(40)", |random| bytes(random, 40)),
         16 => column("TIME(2)", |random| format!("'-01:02:03.{:02}'", random.below(100))),
-        _ if kind == "mysql" => column("JSON", |random| format!("JSON_ARRAY({}, 'x')", random.below(1000))),
+        _ if kind.starts_with("mysql") => column("JSON", |random| format!("JSON_ARRAY({}, 'x')", random.below(1000))),
         _ => column("VARCHAR(200) COMPRESSED", |random| format!("REPEAT('z', {})", random.below(200))),
     }
 }
