@@ -443,6 +443,21 @@ fn what_is_not_backed_up_is_refused(server: &Server, outside: &str, refused: &dy
     assert!(!server.of("set").exists());
 }
 
+/// Its first page, which names its key, stays in the server's memory until the server needs to write.
+fn a_new_encrypted_table_that_is_not_on_disk_is_told(server: &Server, keys: &str) {
+    let settings = "innodb_idle_flush_pct innodb_adaptive_flushing innodb_max_dirty_pages_pct_lwm";
+    let set = |value: &str| settings.split(' ').map(|name| format!("SET GLOBAL {name} = {value};")).collect::<String>();
+    server.script("sql", &[], &(set("0") + "CREATE TABLE shop.fresh (id INT PRIMARY KEY) ENCRYPTION='Y';"));
+    let told = ended(&mut backup(server, &server.socket(), &["--keyring", keys]));
+    assert!(told.status == 2 && told.errors.contains("FOR EXPORT"), "{}", told.errors);
+    fs::remove_dir_all(server.of("set")).expect("void");
+    server.script("sql", &[], &("FLUSH TABLES shop.fresh FOR EXPORT; UNLOCK TABLES;".to_owned() + &set("DEFAULT")));
+    let whole = ended(&mut backup(server, &server.socket(), &["--keyring", keys]));
+    assert_eq!(whole.status, 0, "{}", whole.errors);
+    fs::remove_dir_all(server.of("set")).expect("whole");
+    server.script("sql", &[], "DROP TABLE shop.fresh;");
+}
+
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_backup_of_an_encrypted_mysql_needs_its_keyring_and_does_not_hold_it() {
@@ -453,6 +468,7 @@ fn a_backup_of_an_encrypted_mysql_needs_its_keyring_and_does_not_hold_it() {
     let config = format!("{{ \"path\": \"{keys}\", \"read_only\": false }}\n");
     fs::write(server.of("data/component_keyring_file.cnf"), &config).expect("written");
     server.script("start", &[], "");
+    a_new_encrypted_table_that_is_not_on_disk_is_told(&server, &keys);
     server.script(
         "sql",
         &[],

@@ -294,12 +294,10 @@ impl<'k> Tablespaces<'k> {
     fn with_key(&mut self, (file, path): (&File, &Path), mut part: SpacePart) -> Result<Option<SpacePart>> {
         for _ in 0..LOOKS {
             let lacks_key = part.format.encryption() == Encryption::MySql && matches!(part.key, SpaceKey::None);
-            if !lacks_key || self.reader.keys().is_empty() {
-                break;
-            }
             let head = read_up_to(file, 0, HEAD).map_err(failed(path, "reading the tablespace"))?;
-            if SpaceKey::is_named(&head, &part.format) {
-                break;
+            if !lacks_key || self.reader.keys().is_empty() || SpaceKey::is_named(&head, &part.format) {
+                self.check_key(path, &part)?;
+                return Ok(Some(part));
             }
             if !self.is_locked {
                 return Ok(None);
@@ -307,8 +305,12 @@ impl<'k> Tablespaces<'k> {
             thread::sleep(PAUSE);
             part = self.sound_part(file, path)?.unwrap_or(part);
         }
-        self.check_key(path, &part)?;
-        Ok(Some(part))
+        // A server without need to write keeps the page in memory for as long as it likes.
+        refused(format!(
+            "{}: this table is encrypted and new, and the server has not written its first page, which names the key: let the server write \
+             it (FLUSH TABLES ... FOR EXPORT, then UNLOCK TABLES), or take the backup later",
+            path.display()
+        ))
     }
 
     /// Refuses a tablespace that MySQL encrypted and no key opens. MariaDB's pages need no keys for recovery unless the log is encrypted.
