@@ -443,19 +443,25 @@ fn what_is_not_backed_up_is_refused(server: &Server, outside: &str, refused: &dy
     assert!(!server.of("set").exists());
 }
 
-/// Its first page, which names its key, stays in the server's memory until the server needs to write.
-fn a_new_encrypted_table_that_is_not_on_disk_is_told(server: &Server, keys: &str) {
+/// Its first page, which names its key, stays in the server's memory until the server needs to write. The log has the key.
+fn a_new_encrypted_table_that_is_not_on_disk_is_backed_up(server: &Server, keys: &str) {
     let settings = "innodb_idle_flush_pct innodb_adaptive_flushing innodb_max_dirty_pages_pct_lwm";
     let set = |value: &str| settings.split(' ').map(|name| format!("SET GLOBAL {name} = {value};")).collect::<String>();
-    server.script("sql", &[], &(set("0") + "CREATE TABLE shop.fresh (id INT PRIMARY KEY) ENCRYPTION='Y';"));
-    let told = ended(&mut backup(server, &server.socket(), &["--keyring", keys]));
-    assert!(told.status == 2 && told.errors.contains("FOR EXPORT"), "{}", told.errors);
-    fs::remove_dir_all(server.of("set")).expect("void");
-    server.script("sql", &[], &("FLUSH TABLES shop.fresh FOR EXPORT; UNLOCK TABLES;".to_owned() + &set("DEFAULT")));
-    let whole = ended(&mut backup(server, &server.socket(), &["--keyring", keys]));
-    assert_eq!(whole.status, 0, "{}", whole.errors);
-    fs::remove_dir_all(server.of("set")).expect("whole");
-    server.script("sql", &[], "DROP TABLE shop.fresh;");
+    let table =
+        "CREATE TABLE shop.fresh (id INT PRIMARY KEY) ENCRYPTION='Y'; INSERT INTO shop.fresh VALUES (1), (2), (3);";
+    server.script("sql", &[], &(set("0") + table));
+    let names_key =
+        |dir: &str| fs::read(server.of(dir).join("shop/fresh.ibd")).expect("a table")[10390..10393] == *b"lCC";
+    let done = ended(&mut backup(server, &server.socket(), &["--keyring", keys]));
+    assert!(done.status == 0 && !names_key("data") && !names_key("set"), "{}", done.errors);
+    let verified = server.run(&["backup", "verify", "set", "--keyring", keys]);
+    assert_eq!(verified.status, 0, "{}{}", verified.text, verified.errors);
+    let restored = server.run(&["restore", "set", "--to", "out", "--keyring", keys]);
+    assert!(restored.status == 0 && names_key("out"), "{}", restored.errors);
+    let rows = server.run(&["table", "count", "--keyring", keys, "out/shop/fresh.ibd"]);
+    assert!(rows.status == 0 && rows.text.contains("3 rows"), "{}{}", rows.text, rows.errors);
+    ["set", "out"].iter().for_each(|dir| fs::remove_dir_all(server.of(dir)).expect("removed"));
+    server.script("sql", &[], &("DROP TABLE shop.fresh;".to_owned() + &set("DEFAULT")));
 }
 
 #[test]
@@ -468,7 +474,7 @@ fn a_backup_of_an_encrypted_mysql_needs_its_keyring_and_does_not_hold_it() {
     let config = format!("{{ \"path\": \"{keys}\", \"read_only\": false }}\n");
     fs::write(server.of("data/component_keyring_file.cnf"), &config).expect("written");
     server.script("start", &[], "");
-    a_new_encrypted_table_that_is_not_on_disk_is_told(&server, &keys);
+    a_new_encrypted_table_that_is_not_on_disk_is_backed_up(&server, &keys);
     server.script(
         "sql",
         &[],

@@ -27,6 +27,7 @@ use crate::manifest::BackupTablespace;
 use crate::recover::LogNames;
 use crate::source::content::delta_note;
 use crate::source::keys::SpaceKey;
+use crate::source::logged_key::logged_key;
 use crate::source::name::NameHint;
 use crate::source::read_up_to;
 use crate::source::space::{HEAD, SpacePart};
@@ -290,9 +291,9 @@ impl<'k> Tablespaces<'k> {
 
     /// The format with the key, if it takes one. `None` if the first page names no key yet, so that the next pass has to look: while MySQL
     /// encrypts or decrypts a tablespace, the page may be on disk with the flag alone. With definitions blocked, the server only has to
-    /// write the page once more.
+    /// write the page once more, but it may not do so for a long time. The log has the key until then.
     fn with_key(&mut self, (file, path): (&File, &Path), mut part: SpacePart) -> Result<Option<SpacePart>> {
-        for _ in 0..LOOKS {
+        for look in 0..LOOKS {
             let lacks_key = part.format.encryption() == Encryption::MySql && matches!(part.key, SpaceKey::None);
             let head = read_up_to(file, 0, HEAD).map_err(failed(path, "reading the tablespace"))?;
             if !lacks_key || self.reader.keys().is_empty() || SpaceKey::is_named(&head, &part.format) {
@@ -302,13 +303,18 @@ impl<'k> Tablespaces<'k> {
             if !self.is_locked {
                 return Ok(None);
             }
+            // Once only: the log may be long.
+            let logged = if look == 0 { logged_key(&self.datadir, &part.format, self.reader.keys()) } else { None };
+            if let Some(key) = logged {
+                self.is_encrypted = true;
+                return Ok(Some(SpacePart { key, ..part }));
+            }
             thread::sleep(PAUSE);
             part = self.sound_part(file, path)?.unwrap_or(part);
         }
-        // A server without need to write keeps the page in memory for as long as it likes.
         refused(format!(
-            "{}: this table is encrypted and new, and the server has not written its first page, which names the key: let the server write \
-             it (FLUSH TABLES ... FOR EXPORT, then UNLOCK TABLES), or take the backup later",
+            "{}: this table is encrypted and new, the server has not written its first page, which names the key, and the redo log does not \
+             say it: let the server write the page (FLUSH TABLES ... FOR EXPORT, then UNLOCK TABLES), or take the backup later",
             path.display()
         ))
     }

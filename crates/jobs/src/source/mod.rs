@@ -7,6 +7,7 @@ pub mod content;
 pub mod datadir;
 pub(crate) mod files;
 pub mod keys;
+pub(crate) mod logged_key;
 pub(crate) mod mysql_log;
 pub mod name;
 pub mod page;

@@ -21,7 +21,7 @@ use format::page::fil::FIL_PAGE_FILE_FLUSH_LSN;
 use redo::block::LOG_BLOCK_SIZE;
 use redo::mysql::close::{self, TableNote};
 use redo::mysql::mtr_reader::MtrReader;
-use redo::mysql::{FORMAT_MANY_FILES, FORMAT_MID_GROUP, LOG_FILE_HDR_SIZE};
+use redo::mysql::{FORMAT_MANY_FILES, FORMAT_MID_GROUP, LOG_FILE_HDR_SIZE, LOG_HEADER_FORMAT};
 use redo::record::{RecordFault, TableState};
 use redo::verify_mysql;
 
@@ -93,20 +93,21 @@ impl MySqlRedo {
     }
 
     fn open_ring(datadir: &Path, first: PathBuf, keys: &KeyStore) -> Result<Self> {
-        let paths = log_files(datadir);
-        if paths.len() < RING_FILES_MIN {
-            return damaged(format!("{}: ib_logfile1 is missing: this log has at least two files", first.display()));
-        }
-        let log = MySqlLog::open(&paths, keys)?;
-        let format = log.checkpoint.format;
-        if format < FORMAT_MID_GROUP {
+        let head = File::open(&first).and_then(|file| read_up_to(&file, 0, LOG_HEADER_FORMAT + 4));
+        let head = head.map_err(failed(&first, "reading the redo log"))?;
+        // Before anything else in the file is believed: other formats need not have it.
+        if let Some(format) = be::u32_at(&head, LOG_HEADER_FORMAT).filter(|format| *format < FORMAT_MID_GROUP) {
             let writers = redo::writers_of(format).unwrap_or("an unknown server");
             return refused(format!(
                 "{}: the redo log of {writers} (format {format}), which innokit does not recover: start a server of that version",
                 first.display()
             ));
         }
-        Self::of_usable(datadir, first, log)
+        let paths = log_files(datadir);
+        if paths.len() < RING_FILES_MIN {
+            return damaged(format!("{}: ib_logfile1 is missing: this log has at least two files", first.display()));
+        }
+        Self::of_usable(datadir, first, MySqlLog::open(&paths, keys)?)
     }
 
     /// Refuses logs that the server would refuse too.
