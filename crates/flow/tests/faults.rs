@@ -197,7 +197,7 @@ fn file_system_that_refuses_direct_reads_is_read_through_the_page_cache() {
 #[test]
 fn forbidden_engine_is_replaced_by_the_next_and_the_note_says_why() {
     let files = Files::new(&[300 * KIB]);
-    let outcome = read_with(&files.set(), &options(IoMode::Direct), 2, &[&Forbidden, &Threads]);
+    let outcome = read_with(&files.set(), &options(IoMode::Direct), 1, &[&Forbidden, &Threads]);
     assert!(outcome.contents == files.contents);
     assert_eq!(outcome.engines[0], "pread threads");
     assert!(outcome.notes[0].contains("io_uring does not work here (Operation not permitted"), "{:?}", outcome.notes);
