@@ -12,12 +12,10 @@ use thiserror::Error;
 
 use crate::RedoError;
 use crate::block::{LOG_BLOCK_SIZE, block_start};
-use crate::mysql::{CheckpointPlace, LOG_FILE_HDR_SIZE, LogFile, newest_checkpoint};
+use crate::mysql::{CheckpointPlace, FORMAT_MANY_FILES, LOG_FILE_HDR_SIZE, LogFile, newest_checkpoint};
 use crate::verify_blocks::{BlockScheme, BlockVerifier};
 use format::types::Lsn;
 
-/// The first format of a chain of files.
-const FORMAT_CHAIN: u32 = 6;
 /// Header flag: the file is full, and the next one is in use.
 const FLAG_FULL: u32 = 8;
 
@@ -91,7 +89,7 @@ pub struct MySqlVerifyPlan {
 /// [`RedoError::NoCheckpoint`].
 pub fn plan(files: &[LogFile]) -> Result<MySqlVerifyPlan, RedoError> {
     match files.first() {
-        Some(first) if first.format < FORMAT_CHAIN => plan_ring(files),
+        Some(first) if first.format < FORMAT_MANY_FILES => plan_ring(files),
         _ => plan_chain(files),
     }
 }
@@ -100,11 +98,14 @@ fn plan_chain(files: &[LogFile]) -> Result<MySqlVerifyPlan, RedoError> {
     plan_from(files, newest_checkpoint(files)?)
 }
 
-/// Like [`plan`] for a chain of files, from the given checkpoint instead of the newest.
+/// Like [`plan`], but of a chain of files from the given checkpoint instead of the newest. A ring has no older one to begin at.
 ///
 /// # Errors
 /// [`RedoError::NoCheckpoint`] if no file has it.
 pub fn plan_from(files: &[LogFile], checkpoint: CheckpointPlace) -> Result<MySqlVerifyPlan, RedoError> {
+    if checkpoint.format < FORMAT_MANY_FILES {
+        return plan(files);
+    }
     let mut order: Vec<(usize, &LogFile)> = files.iter().enumerate().collect();
     order.sort_by_key(|(_, file)| file.start_lsn);
     let log = files.get(checkpoint.file).ok_or(RedoError::NoCheckpoint)?;

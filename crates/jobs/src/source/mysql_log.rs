@@ -130,11 +130,9 @@ impl MySqlLog {
         let redo = |error| MySqlLogError::Redo { path: first.to_path_buf(), error };
         let parsed: Vec<LogFile> = files.iter().map(|file| file.parsed.clone()).collect();
         let checkpoint = find(&parsed).map_err(redo)?;
-        let is_ring = checkpoint.format < mysql::FORMAT_MANY_FILES;
-        let plan = if is_ring { verify_mysql::plan(&parsed) } else { verify_mysql::plan_from(&parsed, checkpoint) };
-        let plan = plan.map_err(redo)?;
+        let plan = verify_mysql::plan_from(&parsed, checkpoint).map_err(redo)?;
         // A chain may begin before the checkpoint; a ring begins at it.
-        let is_chain = !is_ring;
+        let is_chain = checkpoint.format >= mysql::FORMAT_MANY_FILES;
         let segments: Stretches =
             plan.segments.iter().map(|part| (part.file, part.offset..part.offset + part.len)).collect();
         let chain = if is_chain { segments.clone() } else { Vec::new() };

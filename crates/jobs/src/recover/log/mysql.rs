@@ -181,12 +181,8 @@ impl MySqlRedo {
     /// Fails if a needed block is damaged, or cannot be read for lack of a key.
     pub fn check(&self) -> Result<()> {
         let parsed: Vec<_> = self.log.files.iter().map(|file| file.parsed.clone()).collect();
-        let plan = if self.is_ring() {
-            verify_mysql::plan(&parsed)
-        } else {
-            verify_mysql::plan_from(&parsed, self.log.checkpoint)
-        };
-        let plan = plan.or_else(|error| damaged(format!("{}: {error}", self.name())))?;
+        let plan = verify_mysql::plan_from(&parsed, self.log.checkpoint)
+            .or_else(|error| damaged(format!("{}: {error}", self.name())))?;
         let mut verifier = plan.verifier.with_keys(self.log.keys.clone());
         for segment in &plan.segments {
             let Some(file) = self.log.files.get(segment.file) else { continue };
