@@ -289,14 +289,22 @@ impl<'k> Tablespaces<'k> {
         }
     }
 
+    /// Whether the tablespace is encrypted, but its first page does not name the key yet.
+    fn awaits_key(&self, (file, path): (&File, &Path), part: &SpacePart) -> Result<bool> {
+        let lacks_key = part.format.encryption() == Encryption::MySql && matches!(part.key, SpaceKey::None);
+        if !lacks_key || self.reader.keys().is_empty() {
+            return Ok(false);
+        }
+        let head = read_up_to(file, 0, HEAD).map_err(failed(path, "reading the tablespace"))?;
+        Ok(!SpaceKey::is_named(&head, &part.format))
+    }
+
     /// The format with the key, if it takes one. `None` if the first page names no key yet, so that the next pass has to look: while MySQL
     /// encrypts or decrypts a tablespace, the page may be on disk with the flag alone. With definitions blocked, the server only has to
     /// write the page once more, but it may not do so for a long time. The log has the key until then.
     fn with_key(&mut self, (file, path): (&File, &Path), mut part: SpacePart) -> Result<Option<SpacePart>> {
         for look in 0..LOOKS {
-            let lacks_key = part.format.encryption() == Encryption::MySql && matches!(part.key, SpaceKey::None);
-            let head = read_up_to(file, 0, HEAD).map_err(failed(path, "reading the tablespace"))?;
-            if !lacks_key || self.reader.keys().is_empty() || SpaceKey::is_named(&head, &part.format) {
+            if !self.awaits_key((file, path), &part)? {
                 self.check_key(path, &part)?;
                 return Ok(Some(part));
             }
