@@ -247,10 +247,10 @@ fn logs_of_others(lab: &Lab) -> Vec<String> {
         if aside.exists() {
             remove(&data, "../aside");
         }
-        catalog_lab::copy(&data.join(redo_of(kind)), &aside);
+        common::copy(&data.join(redo_of(kind)), &aside);
         lab.lay_out_as(age);
         remove(&data, redo_of(kind));
-        catalog_lab::copy(&aside, &data.join(redo_of(kind)));
+        common::copy(&aside, &data.join(redo_of(kind)));
         let said = (run(&["check"], &data, "reason"), run(&["table", "check"], &data, "rule"));
         let (judged, why) = lab.judge();
         println!(

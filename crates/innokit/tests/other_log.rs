@@ -26,7 +26,7 @@ fn put_log(from: &Path, data: &Path) {
     if log == "#innodb_redo" {
         fs::remove_dir_all(data.join(log)).expect("the log is removed");
     }
-    catalog_lab::copy(&from.join(log), &data.join(log));
+    common::copy(&from.join(log), &data.join(log));
 }
 
 fn is_told(said: &(Vec<String>, i32)) -> bool {
@@ -68,7 +68,7 @@ fn a_log_that_has_other_pages_than_the_files_is_of_another_server() {
             let said = check(&own.data());
             assert!(said.0.is_empty() && said.1 != 1, "{kind}: its own log, later: {said:?}");
             let later = own.data().with_file_name("later");
-            catalog_lab::copy(&own.data(), &later);
+            common::copy(&own.data(), &later);
             own.lay_out_as(Age::Old);
             put_log(&later, &own.data());
             let said = check(&own.data());
@@ -121,10 +121,10 @@ fn a_mysql_log_that_makes_tablespaces_that_are_nowhere_is_of_another_server() {
     let said = check(&data);
     assert!(said.0.is_empty() && said.1 != 1, "its own log: {said:?}");
     let log = data.with_file_name("log");
-    catalog_lab::copy(&data.join("#innodb_redo"), &log);
+    common::copy(&data.join("#innodb_redo"), &log);
     lab.lay_out_as(Age::Old);
     fs::remove_dir_all(data.join("#innodb_redo")).expect("removed");
-    catalog_lab::copy(&log, &data.join("#innodb_redo"));
+    common::copy(&log, &data.join("#innodb_redo"));
     let said = check(&data);
     assert!(is_told(&said), "the log of a later time: {said:?}");
     assert!(said.0[0].contains("it changes tablespaces that neither"), "{said:?}");

@@ -7,9 +7,7 @@ mod random_tables;
 mod rows_lab;
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::Write;
-use std::path::Path;
 use std::process::{Child, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -42,17 +40,6 @@ impl Load {
     }
 }
 
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("makes the directory");
-    for entry in fs::read_dir(from).expect("a directory").map(|entry| entry.expect("an entry")) {
-        if entry.path().is_dir() {
-            copy(&entry.path(), &to.join(entry.file_name()));
-        } else {
-            fs::copy(entry.path(), to.join(entry.file_name())).expect("copies");
-        }
-    }
-}
-
 /// Starts a server on these files. Returns each table's definition, checksum and CHECK TABLE verdict.
 fn content(kind: &'static str, dir: Dir) -> BTreeMap<String, String> {
     let server = Server { kind, dir };
@@ -78,7 +65,7 @@ fn a_killed_server_is_recovered(kind: &'static str, seed: u64) {
     server.script("kill9", &[], "");
     load.wait();
     let (ours, theirs) = (Dir::new(), Dir::new());
-    copy(&server.datadir(), &theirs.path().join("data"));
+    common::copy(&server.datadir(), &theirs.path().join("data"));
     let to = ours.path().join("data");
     let recovered = innokit().args(["recover", "--to"]).args([&to, &server.datadir()]).output().expect("innokit runs");
     let recovered = Run::of(&recovered);
@@ -93,12 +80,9 @@ fn a_killed_server_is_recovered(kind: &'static str, seed: u64) {
     assert!(differing.is_empty(), "{kind}, seed {seed}: {differing:?}: {first:#?}");
 }
 
-/// The seeds in `INNOKIT_RANDOM_CRASHES` (`5..9`), by default one.
+/// One crash for each of the seeds in `INNOKIT_RANDOM_CRASHES`, by default one.
 fn killed_servers_are_recovered(kind: &'static str) {
-    let seeds = std::env::var("INNOKIT_RANDOM_CRASHES").unwrap_or_else(|_| "3..4".to_owned());
-    let (from, to) = seeds.split_once("..").expect("FROM..TO");
-    let seeds = from.parse::<u64>().expect("a number")..to.parse().expect("a number");
-    seeds.for_each(|seed| a_killed_server_is_recovered(kind, seed));
+    random_tables::seeds("INNOKIT_RANDOM_CRASHES", 3..4).for_each(|seed| a_killed_server_is_recovered(kind, seed));
 }
 
 #[test]

@@ -7,11 +7,9 @@ mod rows_lab;
 
 use rows_lab::{Server, table};
 
-/// Tables with random values and random ALTERs, for the seeds in `INNOKIT_RANDOM_TABLES` (`5..9`), by default two.
+/// Tables with random values and random ALTERs, for the seeds in `INNOKIT_RANDOM_TABLES`, by default two.
 fn random_tables_are_what_the_server_shows(kind: &'static str) {
-    let seeds = std::env::var("INNOKIT_RANDOM_TABLES").unwrap_or_else(|_| "1..3".to_owned());
-    let (from, to) = seeds.split_once("..").expect("FROM..TO");
-    let seeds = from.parse::<u64>().expect("a number")..to.parse().expect("a number");
+    let seeds = random_tables::seeds("INNOKIT_RANDOM_TABLES", 1..3);
     let server = Server::empty(kind);
     for seed in seeds.clone() {
         server.attempt(&random_tables::every_type(kind, seed));

@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::super::common::copy;
 use super::{Age, Lab};
 
 /// A kind of file: its name in the matrix, its path in the datadir or in [`Lab::far`], and the path of another of its kind to swap it with.
@@ -99,7 +100,7 @@ fn remove(path: &Path) {
 
 fn replace(from: &Path, to: &Path) {
     remove(to);
-    super::copy(from, to);
+    copy(from, to);
 }
 
 /// Cuts off the second half of a file; of a log, that of the file in use.

@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-use super::common::repository;
+use super::common::{copy, repository};
 
 /// The ages of a datadir. Tests put files of the old and the new one into [`Age::Now`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -375,10 +375,4 @@ impl Drop for Lab {
     fn drop(&mut self) {
         self.kill(&self.data());
     }
-}
-
-/// Copies a file, or a folder with everything below it.
-pub fn copy(from: &Path, to: &Path) {
-    let copied = Command::new("cp").args(["-a", "--reflink=auto", "--sparse=always"]).arg(from).arg(to).status();
-    assert!(copied.expect("cp runs").success(), "copying {}", from.display());
 }

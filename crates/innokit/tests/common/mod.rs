@@ -231,3 +231,9 @@ pub fn manifest(folder: &str) -> Vec<Entry> {
         })
         .collect()
 }
+
+/// Copies a file, or a folder with everything below it.
+pub fn copy(from: &Path, to: &Path) {
+    let copied = Command::new("cp").args(["-a", "--reflink=auto", "--sparse=always"]).arg(from).arg(to).status();
+    assert!(copied.expect("cp runs").success(), "copying {}", from.display());
+}

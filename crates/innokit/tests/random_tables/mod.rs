@@ -12,9 +12,17 @@ pub mod compare;
 mod values;
 
 use std::fmt::Write;
+use std::ops::Range;
 
 use flow::queue::sim::Random;
 use values::Column;
+
+/// The seeds in an environment variable (`5..9`), or the given ones if it is not set.
+pub fn seeds(variable: &str, or: Range<u64>) -> Range<u64> {
+    let Ok(seeds) = std::env::var(variable) else { return or };
+    let (from, to) = seeds.split_once("..").expect("FROM..TO");
+    from.parse().expect("a number")..to.parse().expect("a number")
+}
 
 /// A random number generator with a fixed seed.
 pub struct Choices(Random);
