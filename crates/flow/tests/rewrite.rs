@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use innokit_flow::queue::Operation;
 use innokit_flow::queue::sim::{SimDevice, SimOptions};
 use innokit_flow::rewrite::{
-    Change, Changes, Prefetch, Replayed, RewriteError, RewriteOptions, RewriteTarget, Rewriter, RunError, Stretch,
-    replay,
+    Change, Changes, Prefetch, Replayed, RewriteError, RewriteOptions, RewriteTarget, Rewriter, RunError, Safety,
+    Stretch, replay,
 };
 use innokit_flow::{FileHandle, FileId};
 
@@ -146,7 +146,11 @@ impl Change for Round {
 }
 
 fn rewriter(device: &SimDevice, options: RewriteOptions) -> Rewriter {
-    let mut rewriter = Rewriter::open(device, Some(target(SHADOW)), options).unwrap();
+    rewriter_with(device, Safety::Shadow(target(SHADOW)), options)
+}
+
+fn rewriter_with(device: &SimDevice, safety: Safety, options: RewriteOptions) -> Rewriter {
+    let mut rewriter = Rewriter::open(device, safety, options).unwrap();
     (0..FILES).for_each(|file| rewriter.add_file(target(FileId(file))));
     rewriter
 }
@@ -259,6 +263,37 @@ fn any_number_of_workers_and_any_memory_make_the_same_bytes() {
         rewriter.finish().unwrap();
         assert!(contents(&device) == contents(&expected), "{workers} workers, {memory} bytes");
     }
+}
+
+#[test]
+fn new_files_need_no_shadow_and_are_durable_once_finished() {
+    let all_rounds = |rewriter: &mut Rewriter| {
+        for number in 1..=ROUNDS {
+            let round = Round { number, blocks: changed(7, number) };
+            rewriter.run(round.stretches(), &round).unwrap();
+        }
+    };
+    let expected = device(7);
+    run(&expected, 7).unwrap();
+    for (workers, overlap) in [(0, false), (0, true), (2, true)] {
+        let device = device(7);
+        let before = device.counts();
+        let mut rewriter = rewriter_with(&device, Safety::NewFiles, RewriteOptions { workers, overlap, ..options(1) });
+        all_rounds(&mut rewriter);
+        assert_eq!(device.counts().syncs, before.syncs, "{workers} workers: nothing is synced before the end");
+        rewriter.finish().unwrap();
+        assert_eq!(device.counts().syncs - before.syncs, u64::from(FILES), "{workers} workers");
+        assert!(device.contents(SHADOW).is_empty());
+        // What is not durable is lost or torn now.
+        let device = device.reopen(1);
+        assert!(contents(&device) == contents(&expected), "{workers} workers, overlap: {overlap}");
+    }
+    let device = device(7);
+    let (before, operations) = (contents(&device), device.counts().bytes_written);
+    let mut rewriter = rewriter_with(&device, Safety::NothingIsWritten, options(1));
+    all_rounds(&mut rewriter);
+    rewriter.finish().unwrap();
+    assert!(contents(&device) == before && device.counts().bytes_written == operations);
 }
 
 /// A device on which a crash left a batch in the shadow, with none of its blocks written in place.

@@ -15,6 +15,8 @@
 //! synced, and a new chain begins. Nothing else syncs them: a run costs one sync per file for each full shadow, and one sync of the shadow
 //! per batch, while other stretches are in flight. A failed sync is never repeated: after the first failure nothing more is written.
 //!
+//! Files that are new need no shadow ([`Safety::NewFiles`]): if a crash tears one of their blocks, nothing is lost but the run.
+//!
 //! A [`Prefetch`] reads what will probably change before it is known how; a rewriter that [holds](Rewriter::hold) that reads only the rest.
 //!
 //! Sketch: 2 GiB of pages, a tenth of which changes, on a volume of 1 GiB/s: 2 s to read, 2 s to write, 0.2 s for the shadow. Whole pages
@@ -38,15 +40,15 @@ pub use self::change::{Change, Stretch};
 pub use self::changes::Changes;
 use self::crew::Crew;
 pub use self::error::{RewriteError, RunError};
-pub use self::options::{RewriteOptions, RewriteTarget};
+pub use self::options::{RewriteOptions, RewriteTarget, Safety};
 use self::pipeline::Pipeline;
 pub use self::prefetch::{Prefetch, Prefetched};
 pub use self::replay::{Replayed, replay, replay_if};
 pub use self::rewriter::Rewriter;
 
 impl Rewriter {
-    /// Reads, changes and writes all stretches in place. They are durable only after [`Rewriter::finish`], but whole after any crash, once
-    /// [replayed](replay). A later run may use the same stretches again.
+    /// Reads, changes and writes all stretches in place. They are durable only after [`Rewriter::finish`], but with a shadow whole after any
+    /// crash, once [replayed](replay). A later run may use the same stretches again.
     ///
     /// # Errors
     /// The first failure; after that, always [`RewriteError::Latched`].

@@ -13,6 +13,18 @@ pub struct RewriteTarget {
     pub name: Vec<u8>,
 }
 
+/// What a crash may do to blocks that are being written.
+#[derive(Debug, Clone)]
+pub enum Safety {
+    /// Nothing is written, whatever is changed: a dry run.
+    NothingIsWritten,
+    /// Blocks are whole after a crash, once the changes in this file are [replayed](super::replay()). If the file is not new, replay it
+    /// first.
+    Shadow(RewriteTarget),
+    /// Blocks may be torn. For files that nobody uses before all of them are finished: after a crash they are made again.
+    NewFiles,
+}
+
 /// How blocks are rewritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RewriteOptions {

@@ -138,7 +138,8 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
 
     /// Makes everything written durable, and empties the shadow.
     pub fn finish(mut self) -> std::result::Result<(), RewriteError> {
-        let is_used = self.rewriter.shadow.as_ref().is_some_and(|it| it.chain != 0 || !it.touched.is_empty());
+        let has_chain = self.rewriter.shadow.as_ref().is_some_and(|it| it.chain != 0);
+        let is_used = has_chain || !self.rewriter.touched.is_empty();
         match if is_used { self.begin_chain() } else { Ok(()) } {
             Err(RunError::Rewrite(error)) => Err(error),
             Ok(()) | Err(RunError::Change(_)) => Ok(()),
@@ -233,12 +234,17 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         let Job { stretch, buffer, .. } = done.job;
         let slot = usize::from(buffer.index());
         let changes = done.outcome.ok_or(RewriteError::Fault)?.map_err(RunError::Change)?;
-        if changes.is_empty() || self.rewriter.shadow.is_none() {
+        if changes.is_empty() || !self.rewriter.writes {
             self.free(slot, buffer);
             return Ok(());
         }
-        self.gathered.push(slot);
         self.set(slot, Slot::Changed(Changed { stretch, changes, buffer }));
+        if self.rewriter.shadow.is_some() {
+            self.gathered.push(slot);
+        } else {
+            self.touch(&[slot]);
+            self.safe.push_back(slot);
+        }
         Ok(())
     }
 
@@ -297,9 +303,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
     /// Notes that these files will have unsynced writes.
     fn touch(&mut self, slots: &[usize]) {
         let files: Vec<FileId> = slots.iter().filter_map(|slot| Some(self.changed(*slot)?.stretch.file)).collect();
-        if let Some(shadow) = &mut self.rewriter.shadow {
-            shadow.touched.extend(files);
-        }
+        self.rewriter.touched.extend(files);
     }
 
     fn is_full(&self, slots: &[usize]) -> bool {
@@ -324,12 +328,23 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
             self.start_writes();
             self.wait()?;
         }
+        let is_first = self.rewriter.shadow.as_ref().is_some_and(|shadow| shadow.chain == 0);
+        self.sync_files(is_first)?;
         let Some(shadow) = &mut self.rewriter.shadow else { return Ok(()) };
-        let touched = std::mem::take(&mut shadow.touched);
-        let is_first = shadow.chain == 0;
         (shadow.chain, shadow.number, shadow.at) = (shadow::chain_number(), 0, 0);
         let place = BatchPlace { tag: self.rewriter.options.tag, chain: shadow.chain, number: 0 };
-        let files = self.rewriter.targets.values().filter(|it| is_first || touched.contains(&it.file));
+        self.begin(shadow::batch(place, std::iter::empty(), std::iter::empty()), Vec::new());
+        while self.saving.is_some() {
+            self.send_parts();
+            self.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Syncs the files with unsynced writes, or all files.
+    fn sync_files(&mut self, all: bool) -> Result<(), E> {
+        let touched = std::mem::take(&mut self.rewriter.touched);
+        let files = self.rewriter.targets.values().filter(|it| all || touched.contains(&it.file));
         for target in files.cloned().collect::<Vec<_>>() {
             while !self.has_room() {
                 self.wait()?;
@@ -339,11 +354,6 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
             self.submit(token, Operation::Sync, &target, Span::default(), Buffer::empty());
         }
         while self.syncs_in_flight > 0 {
-            self.wait()?;
-        }
-        self.begin(shadow::batch(place, std::iter::empty(), std::iter::empty()), Vec::new());
-        while self.saving.is_some() {
-            self.send_parts();
             self.wait()?;
         }
         Ok(())

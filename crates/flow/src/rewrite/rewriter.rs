@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::error::RewriteError;
-use super::options::{RewriteOptions, RewriteTarget};
+use super::options::{RewriteOptions, RewriteTarget, Safety};
 use super::prefetch::{Held, Prefetched};
 use super::shadow;
 use crate::queue::{OpenQueue, Queue};
@@ -18,8 +18,11 @@ pub struct Rewriter {
     pub(super) queue: Box<dyn Queue>,
     pub(super) pool: BufferPool,
     pub(super) targets: BTreeMap<FileId, RewriteTarget>,
-    /// `None`: nothing is written, whatever is changed.
+    /// Whether anything is written in place.
+    pub(super) writes: bool,
     pub(super) shadow: Option<Shadow>,
+    /// Files with unsynced writes.
+    pub(super) touched: BTreeSet<FileId>,
     pub(super) options: RewriteOptions,
     /// What was read before.
     pub(super) held: Held,
@@ -28,7 +31,8 @@ pub struct Rewriter {
 
 impl std::fmt::Debug for Rewriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Rewriter {{ files: {}, shadow: {:?}, {:?} }}", self.targets.len(), self.shadow, self.options)
+        let (files, writes) = (self.targets.len(), self.writes);
+        write!(f, "Rewriter {{ files: {files}, writes: {writes}, shadow: {:?}, {:?} }}", self.shadow, self.options)
     }
 }
 
@@ -42,30 +46,27 @@ pub(super) struct Shadow {
     pub number: u64,
     /// Offset of the next batch, bytes.
     pub at: u64,
-    /// Files with unsynced writes.
-    pub touched: BTreeSet<FileId>,
 }
 
 impl Rewriter {
-    /// A rewriter with a shadow file; without one, it writes nothing. If the shadow file is not new, call [`replay`](super::replay())
-    /// first.
+    /// A rewriter whose blocks are safe as `safety` says.
     ///
     /// # Errors
     /// [`RewriteError::Setup`].
-    pub fn open(
-        engine: &dyn OpenQueue,
-        shadow: Option<RewriteTarget>,
-        options: RewriteOptions,
-    ) -> Result<Self, RewriteError> {
+    pub fn open(engine: &dyn OpenQueue, safety: Safety, options: RewriteOptions) -> Result<Self, RewriteError> {
         let setup = |error| RewriteError::Setup(Arc::new(error));
         let count = (options.memory / options.stretch_max.max(1) as usize).clamp(4, usize::from(u16::MAX) - 1);
         let count = u16::try_from(count + RESERVE).unwrap_or(u16::MAX);
         let pool = BufferPool::new(count, options.stretch_max.max(shadow::ALIGN as u32)).map_err(setup)?;
         let options = RewriteOptions { depth: options.depth.max(1), ..options };
         let queue = engine.open(options.depth, pool.free()).map_err(setup)?;
-        let shadow = shadow.map(|target| Shadow { target, chain: 0, number: 0, at: 0, touched: BTreeSet::new() });
-        let (targets, held) = (BTreeMap::new(), Held::default());
-        Ok(Self { queue, pool, targets, shadow, options, held, has_failed: false })
+        let writes = !matches!(safety, Safety::NothingIsWritten);
+        let shadow = match safety {
+            Safety::Shadow(target) => Some(Shadow { target, chain: 0, number: 0, at: 0 }),
+            Safety::NothingIsWritten | Safety::NewFiles => None,
+        };
+        let (targets, touched, held) = (BTreeMap::new(), BTreeSet::new(), Held::default());
+        Ok(Self { queue, pool, targets, writes, shadow, touched, options, held, has_failed: false })
     }
 
     /// Adds a file that stretches may be in.

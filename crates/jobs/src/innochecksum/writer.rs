@@ -16,7 +16,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use flow::durable::sync_directory_of;
-use flow::rewrite::{Change, Changes, Replayed, RewriteOptions, RewriteTarget, Rewriter, RunError, Stretch, replay_if};
+use flow::rewrite::{
+    Change, Changes, Replayed, RewriteOptions, RewriteTarget, Rewriter, RunError, Safety, Stretch, replay_if,
+};
 use flow::{Engine, FileHandle, FileId};
 
 use super::error::FileError;
@@ -106,7 +108,7 @@ fn open_rewriter(path: &Path, tablespace: &FileHandle) -> Result<Rewriter> {
         tag: TAG,
         ..RewriteOptions::default()
     };
-    let rewriter = Rewriter::open(Engine::Auto.first_working(), Some(journal), options);
+    let rewriter = Rewriter::open(Engine::Auto.first_working(), Safety::Shadow(journal), options);
     let mut rewriter = rewriter.map_err(|error| FileError::Write { path: path.to_owned(), error })?;
     rewriter.add_file(target_of(path, tablespace));
     Ok(rewriter)

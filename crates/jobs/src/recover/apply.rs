@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flow::queue::OpenQueue;
-use flow::rewrite::{Change, Changes, RewriteOptions, RewriteTarget, Rewriter, RunError, Stretch};
+use flow::rewrite::{Change, Changes, RewriteOptions, Rewriter, RunError, Safety, Stretch};
 use format::bytes::be;
 use format::codec::{Compression, Deflater};
 use format::page::fil::FIL_PAGE_LSN;
@@ -66,15 +66,15 @@ pub(super) struct Work<'w> {
 }
 
 impl<'w> Work<'w> {
-    /// Opens the rewriter and registers the files. Without a shadow file, nothing is written.
+    /// Opens the rewriter and registers the files.
     pub fn new(
         plan: &'w RecoverPlan,
         files: &'w Files,
         engine: &dyn OpenQueue,
-        shadow: Option<RewriteTarget>,
+        safety: Safety,
         options: RewriteOptions,
     ) -> Result<Self> {
-        let mut rewriter = Rewriter::open(engine, shadow, options)?;
+        let mut rewriter = Rewriter::open(engine, safety, options)?;
         files.targets().for_each(|target| rewriter.add_file(target));
         Ok(Self { plan, files, rewriter, stretch_max: options.stretch_max, rounds: 0, tally: Arc::default() })
     }

@@ -69,6 +69,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use flow::lock::Sharing;
+use flow::rewrite::Safety;
 use format::keyring::KeyStore;
 use format::{Lsn, SpaceId};
 
@@ -327,7 +328,7 @@ fn dry_run(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<
     }
     Ending::of(&log, &plan, keys)?;
     let (files, done) = Files::as_they_are(datadir, &plan)?;
-    let mut work = Work::new(&plan, &files, engine(), None, budget.rewrite(&plan, &tuning))?;
+    let mut work = Work::new(&plan, &files, engine(), Safety::NothingIsWritten, budget.rewrite(&plan, &tuning))?;
     work.restore()?;
     work.run(&log, budget.redo(&plan), None)?;
     let pages_to_load = if options.warm { warm::pages(&plan).count() as u64 } else { 0 };
@@ -357,8 +358,8 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
     let ending = Ending::of(&log, &plan, keys)?;
     let mut done = Done::default();
     let files = Files::as_they_should_be(datadir, &plan, &mut done)?;
-    let mut work =
-        Work::new(&plan, &files, engine(), Some(shadow::open(datadir, true)?), budget.rewrite(&plan, &tuning))?;
+    let safety = Safety::Shadow(shadow::open(datadir, true)?);
+    let mut work = Work::new(&plan, &files, engine(), safety, budget.rewrite(&plan, &tuning))?;
     work.hold(prefetched);
     work.forget_later_copies()?;
     if let (Some(_), Some(system)) = (&plan.wanted.rest, plan.spaces.get(&SpaceId::SYSTEM)) {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use flow::queue::OpenQueue;
-use flow::rewrite::{RewriteOptions, RewriteTarget, replay};
+use flow::rewrite::{RewriteOptions, RewriteTarget, Safety, replay};
 use flow::{FileHandle, FileId};
 
 use super::apply::Work;
@@ -68,7 +68,7 @@ impl Simulated {
         let name = SHADOW_NAME.as_bytes().to_vec();
         let shadow = RewriteTarget { file: FileId(number), handle: FileHandle::of_engine(), name };
         replay(device, &shadow, options.tag, |name| self.files.targets().find(|target| target.name == name))?;
-        let mut work = Work::new(&self.plan, &self.files, device, Some(shadow), options)?;
+        let mut work = Work::new(&self.plan, &self.files, device, Safety::Shadow(shadow), options)?;
         work.restore()?;
         work.run(&self.log, Budget::of(MEMORY_MIN).redo(&self.plan), Some(round))?;
         work.finish().map(drop)

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use flow::queue::sim::{SimCounts, SimOptions, SimTime};
-use flow::rewrite::{RewriteOptions, RewriteTarget};
+use flow::rewrite::{RewriteOptions, RewriteTarget, Safety};
 use flow::{FileHandle, FileId};
 use format::keyring::KeyStore;
 
@@ -63,7 +63,7 @@ pub fn on_clock(datadir: &Path, memory: usize, tuning: &Tuning, sim: &SimOptions
     let files = Files::of_engine(&plan);
     let shadow = RewriteTarget { file: shadow, handle: FileHandle::of_engine(), name: SHADOW_NAME.into() };
     let options = RewriteOptions { workers: 0, ..budget.rewrite(&plan, tuning) };
-    let mut work = Work::new(&plan, &files, &page_clock, Some(shadow), options)?;
+    let mut work = Work::new(&plan, &files, &page_clock, Safety::Shadow(shadow), options)?;
     work.restore()?;
     work.run(&log, budget.redo(&plan), None)?;
     work.finish()?;
