@@ -452,7 +452,7 @@ fn is_killed_and_refused(server: &Server, increments: &[&str]) {
         fs::remove_dir_all(&out).ok();
         restore()
     };
-    for is_time in [killed::is_marked, killed::has_written] {
+    for is_time in [killed::is_marked, killed::has_copied] {
         killed::killed_in_some_try(&fresh, &|| is_time(&out), &|| killed::is_marked(&out));
         killed::is_refused_as_unfinished(server.folder.path(), "out");
         killed::names_the_leftover(&ended(&mut restore()));

@@ -21,7 +21,7 @@ use redo::segment::SegmentHeader;
 use tempfile::TempDir;
 
 use crate::backup_lab::killed::{
-    has_written, is_marked, is_refused_as_unfinished, killed_in_some_try, names_the_leftover,
+    has_copied, is_marked, is_refused_as_unfinished, killed_in_some_try, names_the_leftover,
 };
 use crate::backup_lab::{Server, ended, said};
 use crate::common::{all_datadirs, innokit, repository};
@@ -167,18 +167,17 @@ pub fn recovered_alike(crashed: &str) -> Vec<String> {
     differing.lines().map(str::to_owned).collect()
 }
 
-/// A crashed datadir, an archive of its log, and the copy that a recovery with that archive makes.
+/// A crashed datadir, an archive of its log, and the copy that a recovery makes, with that archive or without.
 struct Base {
     dir: TempDir,
     crashed: PathBuf,
+    options: &'static [&'static str],
 }
 
 impl Base {
-    fn of(crashed: &str) -> Self {
-        let base = Self {
-            dir: TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder"),
-            crashed: all_datadirs().join(crashed),
-        };
+    fn of(crashed: &str, options: &'static [&'static str]) -> Self {
+        let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        let base = Self { dir, crashed: all_datadirs().join(crashed), options };
         let words = ["redo", "archive", "--until-caught-up", "--to", "redo", "--segment-size", "1M"];
         let archived = ended(base.innokit(&words).arg(&base.crashed));
         assert_eq!(archived.status, 0, "{}", archived.errors);
@@ -199,7 +198,9 @@ impl Base {
     }
 
     fn recover(&self, to: &str) -> Command {
-        self.innokit(&["recover", "--redo", "redo", "--json", "--to", to])
+        let mut command = self.innokit(&["recover", "--json", "--to", to]);
+        command.args(self.options);
+        command
     }
 
     fn is_whole(&self, name: &str) {
@@ -209,10 +210,15 @@ impl Base {
     }
 }
 
-/// Kills recoveries with an archive. Their leftovers are refused by name, and a new run into an emptied directory gives the same bytes as
-/// an undisturbed one.
+/// Kills recoveries of copies. Their leftovers are refused by name and have no log, so no server takes them for a datadir; and a new run
+/// into an emptied directory gives the same bytes as an undisturbed one.
 pub fn killed_copies_are_refused(crashed: &str) {
-    let base = Base::of(crashed);
+    for options in [&["--redo", "redo"][..], &[]] {
+        killed_copy_is_refused(&Base::of(crashed, options));
+    }
+}
+
+fn killed_copy_is_refused(base: &Base) {
     let (out, run) = (base.of_name("out"), |mut command: Command| ended(command.arg(&base.crashed)));
     let killed = |is_time: &dyn Fn(&Path) -> bool| {
         let command = || {
@@ -221,13 +227,14 @@ pub fn killed_copies_are_refused(crashed: &str) {
             command.arg(&base.crashed);
             command
         };
-        killed_in_some_try(&command, &|| is_time(&out), &|| is_marked(&out));
+        let has_no_log = || ["ib_logfile0", "#innodb_redo"].iter().all(|log| !out.join(log).exists());
+        killed_in_some_try(&command, &|| is_time(&out), &|| is_marked(&out) && has_no_log());
         is_refused_as_unfinished(base.dir.path(), "out");
         names_the_leftover(&run(base.recover("out")));
         names_the_leftover(&run(base.innokit(&["restore", "--to", "out"])));
     };
     killed(&is_marked);
-    killed(&has_written);
+    killed(&has_copied);
     let (_, damage) = said(&["check"], &out);
     assert!(!damage.iter().any(|finding| finding.contains("unfinished")), "{damage:?}");
     for entry in fs::read_dir(&out).expect("a directory").map(|entry| entry.expect("an entry").path()) {

@@ -8,7 +8,10 @@ use super::ended;
 use crate::common::{Run, innokit};
 
 pub const UNFINISHED: &str = "innokit-recover.unfinished";
-pub const SHADOW: &str = "innokit-recover.shadow";
+/// Is there while pages are changed in place.
+const SHADOW: &str = "innokit-recover.shadow";
+/// Is there while pages are changed in a copy.
+const COPIED: &str = "innokit-recover.moved";
 /// Attempts to kill a run before it ends.
 const TRIES: u32 = 20;
 
@@ -17,9 +20,9 @@ pub fn is_marked(dir: &Path) -> bool {
     dir.join(UNFINISHED).exists()
 }
 
-/// Whether a run has begun to change pages in this directory.
-pub fn has_written(dir: &Path) -> bool {
-    dir.join(SHADOW).metadata().is_ok_and(|shadow| shadow.len() > 0)
+/// Whether a run has copied everything to this directory and is changing pages there.
+pub fn has_copied(dir: &Path) -> bool {
+    dir.join(COPIED).exists() || dir.join(SHADOW).metadata().is_ok_and(|shadow| shadow.len() > 0)
 }
 
 /// Starts `innokit` and kills it once `is_time` says so. Returns whether the kill came before it ended.

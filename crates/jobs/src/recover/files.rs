@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use flow::rewrite::RewriteTarget;
-use flow::{DIRECT_ALIGN, FileHandle, FileId};
+use flow::{DIRECT_ALIGN, FileHandle, FileId, PageCache};
 use format::{PageId, SpaceFormat, SpaceId};
 
 use super::durable::{make_directories, make_like, sync_directory_of};
@@ -81,8 +82,8 @@ impl Files {
         Ok((files, done))
     }
 
-    /// Renames, creates and resizes the files, and opens them for writing.
-    pub fn as_they_should_be(datadir: &Path, plan: &RecoverPlan, done: &mut Done) -> Result<Self> {
+    /// Renames, creates and resizes the files, and opens them for writing; those of a copy in the page cache, if they are still there.
+    pub fn as_they_should_be(datadir: &Path, plan: &RecoverPlan, is_copy: bool, done: &mut Done) -> Result<Self> {
         for name in &plan.dropped {
             let path = datadir.join(name);
             fs::remove_file(&path).map_err(failed(&path, "removing the dropped tablespace"))?;
@@ -112,7 +113,9 @@ impl Files {
                     file.set_len(len).map_err(failed(&path, "giving the file its size"))?;
                     done.resized += 1;
                 }
-                files.add(id, part, Some(handle_of(file, space, true)));
+                let is_cached = is_copy && is_in_page_cache(&file, &path)?;
+                let handle = if is_cached { FileHandle::of_file(file, false) } else { handle_of(file, space, true) };
+                files.add(id, part, Some(handle));
             }
         }
         Ok(files)
@@ -173,6 +176,10 @@ impl Files {
 fn handle_of(file: File, space: &PlannedSpace, for_writing: bool) -> FileHandle {
     let is_aligned = space.format.physical().bytes() >= DIRECT_ALIGN as usize;
     if is_aligned { FileHandle::past_cache(file, for_writing) } else { FileHandle::of_file(file, false) }
+}
+
+fn is_in_page_cache(file: &File, path: &Path) -> Result<bool> {
+    Ok(PageCache::new().holds_most(file.as_fd(), len_of(file, path)?))
 }
 
 fn len_of(file: &File, path: &Path) -> Result<u64> {

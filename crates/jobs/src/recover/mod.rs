@@ -23,6 +23,7 @@ mod backup;
 mod backup_files;
 mod budget;
 mod cipher_mode;
+mod copied;
 mod crypt;
 mod definitions;
 mod dictionary_pages;
@@ -41,6 +42,7 @@ mod log;
 mod log_end;
 mod log_names;
 mod moment;
+mod options;
 mod outside;
 mod place;
 mod plan;
@@ -49,6 +51,7 @@ mod prefetch;
 mod recovered;
 mod reduced_files;
 mod rest;
+mod run;
 mod shadow;
 mod simulated;
 mod space;
@@ -64,23 +67,20 @@ mod waiting;
 mod wanted;
 mod warm;
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::path::Path;
 
 use flow::lock::Sharing;
 use flow::rewrite::Safety;
+use format::Lsn;
 use format::keyring::KeyStore;
-use format::{Lsn, SpaceId};
 
 use self::apply::{Counts, Work};
-use self::backup_files::FileNotes;
 use self::budget::Budget;
+use self::copied::recover_copy;
 pub(crate) use self::durable::make_like;
-use self::durable::sync_directory_of;
 use self::ending::Ending;
 pub use self::error::RecoverError;
-use self::error::{Result, failed, refused};
+use self::error::{Result, refused};
 use self::files::{Done, Files};
 use self::increments::Chain;
 pub use self::increments::Increment;
@@ -88,17 +88,17 @@ use self::log::RedoLog;
 pub(crate) use self::log_names::LogNames;
 pub(crate) use self::moment::prove_archive;
 use self::moment::{shadow_tag, with_lsn_of};
+pub use self::options::RecoverOptions;
 use self::place::Lock;
 pub(crate) use self::place::is_free;
 #[doc(hidden)]
 pub use self::place::{copy as copy_datadir, walk as walk_datadir};
-use self::plan::RecoverPlan;
 use self::prefetch::Prefetcher;
 pub use self::recovered::Recovered;
+use self::run::{Run, Writing, mark_closed, open_log};
 pub use self::shadow::SHADOW_NAME;
 #[doc(hidden)]
 pub use self::simulated::Simulated;
-use self::survey::Survey;
 #[doc(hidden)]
 pub use self::timed::{Clocked, on_clock};
 pub use self::tuning::Tuning;
@@ -110,61 +110,7 @@ pub use self::waiting::Waiting;
 use self::wanted::Wanted;
 use crate::binlog_at::binlog_at;
 use crate::manifest;
-use crate::source::keys::KeyFiles;
-use crate::source::redo_log::{REDO_DIR, copied_log, unbegun_truncation_logs};
-
-/// How to recover.
-#[derive(Debug, Clone)]
-pub struct RecoverOptions {
-    /// Recover a copy created here and leave the datadir unchanged.
-    pub to: Option<PathBuf>,
-    /// Incremental backups to put into the full one, in the order in which they were taken.
-    pub increments: Vec<PathBuf>,
-    /// Do everything except write.
-    pub dry_run: bool,
-    /// End with the last mini-transaction that ends at or before this LSN, as if the server had died there. Refused if the files already
-    /// contain later changes.
-    pub until: Option<Lsn>,
-    /// An archive of the redo log, read from the checkpoint on in place of the datadir's own log. Only with `to`, or in a dry run.
-    pub redo: Option<PathBuf>,
-    /// The timeline of that archive to which `until` refers; `None` accepts any.
-    #[doc(hidden)]
-    pub redo_timeline: Option<u32>,
-    /// Instead of `until`: end at the LSN that the archive's marks give for this time.
-    pub until_time: Option<SystemTime>,
-    /// Name the pages that the log changes in `ib_buffer_pool`, so that the server loads them when it starts.
-    pub warm: bool,
-    /// Keys of encrypted logs and tablespaces.
-    pub keys: KeyFiles,
-    /// Memory to work in, bytes; less than 64 MiB counts as 64 MiB. A log with more redo than fits is applied in parts or rounds.
-    pub memory: usize,
-    /// Upper limit of log bytes per round. Tests lower it to get more rounds than their logs need.
-    #[doc(hidden)]
-    pub round: u64,
-    /// How the device is used.
-    pub tuning: Tuning,
-}
-
-impl Default for RecoverOptions {
-    fn default() -> Self {
-        let (memory, round, tuning) = (512 << 20, u64::MAX, Tuning::default());
-        let (increments, keys) = (Vec::new(), KeyFiles::default());
-        Self {
-            to: None,
-            increments,
-            dry_run: false,
-            until: None,
-            redo: None,
-            redo_timeline: None,
-            until_time: None,
-            warm: true,
-            keys,
-            memory,
-            round,
-            tuning,
-        }
-    }
-}
+use crate::source::redo_log::{REDO_DIR, copied_log};
 
 /// Recovers a datadir of MariaDB 10.5 or later, or of MySQL 8.0.3 or later; prepares a backup of mariadb-backup, or of xtrabackup 8.0.30 or
 /// later.
@@ -219,8 +165,7 @@ pub(crate) fn recover_one(datadir: &Path, options: &RecoverOptions) -> Result<Re
     match &options.to {
         Some(to) if !options.dry_run => {
             let was_free = place::is_free(to);
-            let done = check_and_copy(datadir, to, options, &keys).and_then(|()| recover_in_place(to, options, &keys));
-            let done = done.and_then(|done| outside::refuse_left(to, &keys).map(|()| done));
+            let done = recover_copy(datadir, to, options, &keys);
             // A failed copy would block the next run. A directory that was not empty before is not ours to remove.
             if done.is_err() && was_free {
                 discard(to);
@@ -230,13 +175,6 @@ pub(crate) fn recover_one(datadir: &Path, options: &RecoverOptions) -> Result<Re
         _ if options.dry_run => dry_run(datadir, options, &keys),
         _ => recover_in_place(datadir, options, &keys),
     }
-}
-
-/// The log to recover from.
-fn open_log(datadir: &Path, for_writing: bool, options: &RecoverOptions, keys: &KeyStore) -> Result<RedoLog> {
-    let log =
-        RedoLog::open(datadir, for_writing, keys)?.with_archive(options.redo.as_deref(), options.redo_timeline)?;
-    Ok(log.tuned(&options.tuning.within(options.memory)))
 }
 
 /// Prepares a full backup and merges increments into it. An archive of the redo log continues the last increment.
@@ -299,21 +237,6 @@ fn finish_emptied(datadir: &Path, options: &RecoverOptions, end: Lsn) -> Result<
     Ok(done)
 }
 
-/// Plans the recovery before it copies: the copy may be large, and recovery may be impossible.
-fn check_and_copy(datadir: &Path, to: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<()> {
-    let _lock = Lock::take(datadir, Sharing::Shared)?;
-    let memory = Budget::of(options.memory).plan;
-    let log = open_log(datadir, false, options, keys)?;
-    let wanted = Wanted::read(&log, memory, 0, options.until)?;
-    let outside = if datadir.join(SHADOW_NAME).exists() {
-        Survey::take(datadir, &wanted, keys)?.outside
-    } else {
-        planning::plan(datadir, wanted, keys)?.outside
-    };
-    let copy = if options.redo.is_some() { place::copy_unfinished } else { place::copy };
-    copy(datadir, to, &outside)
-}
-
 fn dry_run(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<Recovered> {
     let budget = Budget::of(options.memory);
     let _lock = Lock::take(datadir, Sharing::Shared)?;
@@ -336,7 +259,6 @@ fn dry_run(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<
 }
 
 fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<Recovered> {
-    let tuning = options.tuning.within(options.memory);
     let _lock = Lock::take(datadir, Sharing::Exclusive)?;
     let log = open_log(datadir, true, options, keys)?;
     let (budget, prefetcher) = begin(datadir, &log, options);
@@ -344,42 +266,16 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
     let wanted = Wanted::read_beside(&log, budget.plan, at_once, options.until, prefetcher.as_ref())?;
     unfinished::mark_or_refuse(datadir, options.redo.is_some())?;
     let replayed = shadow::finish_interrupted(datadir, shadow_tag(datadir, &wanted, options, keys)?)?;
-    let mut plan = planning::plan(datadir, wanted, keys)?;
+    let plan = planning::plan(datadir, wanted, keys)?;
     // From here on, files change.
     let prefetched = prefetcher.map(Prefetcher::stop).unwrap_or_default();
-    forget_unbegun_truncations(datadir)?;
-    if log.backup.is_some() {
-        plan = with_files_as_noted(datadir, plan, keys)?;
+    let run = Run { datadir, log: &log, options, keys, budget };
+    let (recovered, ending) = run.change(plan, Writing::InPlace(prefetched))?;
+    if let Some(ending) = ending {
+        ending.write(&log, Lsn(recovered.end_lsn))?;
     }
-    if plan.wanted.is_clean {
-        mark_closed(datadir)?;
-        return Ok(Recovered::of(&plan, Counts::default(), Done::default(), replayed));
-    }
-    let ending = Ending::of(&log, &plan, keys)?;
-    let mut done = Done::default();
-    let files = Files::as_they_should_be(datadir, &plan, &mut done)?;
-    let safety = Safety::Shadow(shadow::open(datadir, true)?);
-    let mut work = Work::new(&plan, &files, engine(), safety, budget.rewrite(&plan, &tuning))?;
-    work.hold(prefetched);
-    work.forget_later_copies()?;
-    if let (Some(_), Some(system)) = (&plan.wanted.rest, plan.spaces.get(&SpaceId::SYSTEM)) {
-        doublewrite::forget_in_files(datadir, &system.format, plan.wanted.end)?;
-    }
-    work.restore()?;
-    work.run(&log, budget.redo(&plan), Some(options.round))?;
-    let waiting = waiting::give_up(datadir, &log, &mut work, keys)?;
-    if let Some(flushed) = ending.flush_lsn(&log, &plan.wanted) {
-        work.put_flush_lsn(flushed)?;
-    }
-    let counts = work.finish()?;
-    dictionary_pages::check(datadir, &plan)?;
-    files.sync()?;
-    shadow::remove(datadir)?;
-    // Before the log is closed: a run killed in between starts over and writes the same list.
-    let pages_to_load = if options.warm { warm::write(datadir, &plan)? } else { 0 };
-    ending.write(&log, plan.wanted.end)?;
     mark_closed(datadir)?;
-    Ok(Recovered { pages_to_load, waiting, ..Recovered::of(&plan, counts, done, replayed) })
+    Ok(Recovered { pieces_replayed: replayed, ..recovered })
 }
 
 /// Divides the memory, and begins to read pages early if they are certain to be the same later: if nothing else writes to files before.
@@ -392,30 +288,4 @@ fn begin(datadir: &Path, log: &RedoLog, options: &RecoverOptions) -> (Budget, Op
     let budget = budget.with_prefetch(log.len_max());
     let has_memory = budget.prefetched > 0;
     (budget, has_memory.then(|| Prefetcher::start(datadir, budget.prefetched, budget.stretch_max(tuning))))
-}
-
-/// Records that the log is closed. A run killed before the last step leaves a finished copy that is refused all the same.
-fn mark_closed(datadir: &Path) -> Result<()> {
-    outside::unmark(datadir)?;
-    backup::mark_prepared(datadir)?;
-    unfinished::unmark(datadir)
-}
-
-/// Removes the markers of truncations that never began, with which MySQL would not start. The plan is made without them.
-fn forget_unbegun_truncations(datadir: &Path) -> Result<()> {
-    for note in unbegun_truncation_logs(datadir) {
-        fs::remove_file(&note).map_err(failed(&note, "removing the marker of a truncation that never began"))?;
-        sync_directory_of(&note)?;
-    }
-    Ok(())
-}
-
-/// Brings a backup's files to the state that the tool noted, then plans again. Recovery is known to be possible, but under the old names.
-fn with_files_as_noted(datadir: &Path, plan: RecoverPlan, keys: &KeyStore) -> Result<RecoverPlan> {
-    let notes = FileNotes::read(datadir)?;
-    if notes.is_empty() {
-        return Ok(plan);
-    }
-    notes.carry_out(datadir)?;
-    planning::plan(datadir, plan.wanted, keys)
 }

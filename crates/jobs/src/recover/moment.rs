@@ -8,8 +8,9 @@ use format::keyring::KeyStore;
 use super::budget::Budget;
 use super::error::{Result, refused};
 use super::log::RedoLog;
+use super::options::RecoverOptions;
+use super::shadow::SHADOW_NAME;
 use super::wanted::Wanted;
-use super::{RecoverOptions, SHADOW_NAME};
 use crate::archive::mark_at;
 
 /// The options with `until` set to the LSN that the archive had reached at a time.

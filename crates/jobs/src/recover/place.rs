@@ -117,17 +117,22 @@ pub(crate) fn is_free(to: &Path) -> bool {
     fs::read_dir(to).map(|mut entries| entries.next().is_none()).unwrap_or(!to.exists())
 }
 
+/// The files and directories of a log, by relative name, that were left out of a copy.
+pub(super) struct Logs(Vec<(PathBuf, Metadata)>);
+
 /// Copies a datadir, sharing blocks where the file system can. Files `outside` of it are placed inside, without link files.
 ///
 /// # Errors
 /// A file cannot be read or written.
 pub fn copy(from: &Path, to: &Path, outside: &[PathBuf]) -> Result<()> {
-    copy_unfinished(from, to, outside)?;
+    let logs = copy_but_logs(from, to, outside)?;
+    copy_logs(from, to, &logs)?;
+    sync(to)?;
     unfinished::unmark(to)
 }
 
-/// [`copy`], but the copy stays marked as unfinished.
-pub(super) fn copy_unfinished(from: &Path, to: &Path, outside: &[PathBuf]) -> Result<()> {
+/// [`copy`] without the log. The copy is not durable, and stays marked as unfinished.
+pub(super) fn copy_but_logs(from: &Path, to: &Path, outside: &[PathBuf]) -> Result<Logs> {
     if !is_free(to) {
         return Err(unfinished::occupied(to));
     }
@@ -152,17 +157,23 @@ pub(super) fn copy_unfinished(from: &Path, to: &Path, outside: &[PathBuf]) -> Re
     let is_backup = BackupNotes::of(from).is_some();
     let is_left_out = |name: &Path| NameHint::of(name) == NameHint::Link && !is_backup;
     inside.retain(|(name, metadata)| metadata.is_dir() || !is_left_out(name));
-    let others: Vec<_> = inside.iter().filter(|(name, _)| !is_log(name)).cloned().collect();
+    let (logs, others): (Vec<_>, Vec<_>) = inside.into_iter().partition(|(name, _)| is_log(name));
     copy_all(from, to, &others)?;
     for (source, target) in moves {
         copy_file(source, &to.join(target))?;
     }
     outside::mark(to)?;
-    sync_all_below(to)?;
-    // The log is copied last: no server takes an interrupted copy without it for a datadir, marked or not.
-    let log: Vec<_> = inside.iter().filter(|(name, _)| is_log(name)).cloned().collect();
-    copy_all(from, to, &log)?;
-    sync_all_below(to)
+    Ok(Logs(logs))
+}
+
+/// Copies the log, which completes the copy.
+pub(super) fn copy_logs(from: &Path, to: &Path, logs: &Logs) -> Result<()> {
+    copy_all(from, to, &logs.0)
+}
+
+/// Makes the copy durable.
+pub(super) fn sync(to: &Path) -> Result<()> {
+    flow::durable::sync_file_system_of(to).map_err(failed(to, "making the copy durable"))
 }
 
 /// The outside files, each with its place in the copy.
@@ -182,10 +193,6 @@ fn moves<'p>(from: &Path, outside: &'p [PathBuf]) -> Result<Vec<(&'p PathBuf, Pa
         moves.push((source, target));
     }
     Ok(moves)
-}
-
-fn sync_all_below(to: &Path) -> Result<()> {
-    flow::durable::sync_file_system_of(to).map_err(failed(to, "making the copy durable"))
 }
 
 /// Whether this is the log or one of its files.
@@ -336,8 +343,9 @@ mod tests {
         unfinished::refuse(&to).expect("it is finished");
         assert!(copy(dir.path(), &to, &[]).is_err_and(|error| error.to_string().contains("left its copy here")));
         let to = outside.path().join("unfinished");
-        copy_unfinished(dir.path(), &to, &[]).expect("copied");
+        copy_but_logs(dir.path(), &to, &[]).expect("copied");
         unfinished::refuse(&to).expect_err("it is not");
+        assert!(!to.join(LOG).exists() && to.join("ibdata1").exists());
     }
 
     #[test]

@@ -1,8 +1,7 @@
-//! Marks a copy that is being made: until the marker is gone, files are missing in it, or they are newer than the end of its own log.
+//! Marks a copy that is being made: until the marker is gone, files are missing in it, or are not recovered, or are not durable.
 //!
-//! Once a copy is complete, its own log leads it to one moment, whatever is interrupted: another run, or the server, finishes it. But with
-//! an archive, pages get redo from behind the end of that log. If that is interrupted, a recovery from the copy's own log would leave pages
-//! of different moments. So the marker stays until the new log is in place.
+//! An interrupted copy is made again. Its pages may be torn, since nothing saved them before they were changed, and with an archive they may be
+//! newer than the end of its own log. So the marker is removed last.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

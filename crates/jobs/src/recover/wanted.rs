@@ -489,6 +489,11 @@ impl Wanted {
         self.names.values().flatten().filter(|path| path.is_absolute())
     }
 
+    /// Whether every name means the same in a copy: none leads outside the datadir.
+    pub fn names_only_inside(&self) -> bool {
+        self.rest.is_none() && self.later.is_none() && self.names_outside().next().is_none()
+    }
+
     /// The names of a tablespace, in the order of the log.
     pub fn names_of(&self, space: SpaceId) -> &[PathBuf] {
         self.names.get(&space).map(Vec::as_slice).unwrap_or_default()

@@ -1,0 +1,60 @@
+//! Recovers a copy: `recover --to`, `restore`.
+//!
+//! Nobody uses the copy before it is finished, and after an interruption it is made again. So nothing in it needs to be saved before it is
+//! changed, or durable before all of it is; and pages that were just copied are changed in the page cache, so the device writes most of
+//! them once. The log is read from the original and copied last: no server takes an interrupted copy without it for a datadir.
+
+use std::path::Path;
+
+use flow::lock::Sharing;
+use format::Lsn;
+use format::keyring::KeyStore;
+
+use super::budget::Budget;
+use super::error::Result;
+use super::log::RedoLog;
+use super::moment::shadow_tag;
+use super::options::RecoverOptions;
+use super::outside::Outside;
+use super::place::{self, Lock};
+use super::plan::RecoverPlan;
+use super::recovered::Recovered;
+use super::run::{Run, Writing, mark_closed, open_log};
+use super::shadow::SHADOW_NAME;
+use super::survey::Survey;
+use super::wanted::Wanted;
+use super::{outside, planning, shadow};
+
+/// Copies a datadir or a backup to `to`, which must be free, and recovers it there.
+pub(super) fn recover_copy(datadir: &Path, to: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<Recovered> {
+    let _lock = Lock::take(datadir, Sharing::Shared)?;
+    let budget = Budget::of(options.memory);
+    let mut log = open_log(datadir, false, options, keys)?;
+    let at_once = if options.round == u64::MAX { budget.plan_and_redo } else { 0 };
+    // Planned before it is copied: the copy may be large, and recovery may be impossible.
+    let wanted = Wanted::read(&log, budget.plan, at_once, options.until)?;
+    let (wanted, files_outside) = if datadir.join(SHADOW_NAME).exists() {
+        (None, Survey::take(datadir, &wanted, keys)?.outside)
+    } else {
+        let plan = planning::plan(datadir, wanted, keys)?;
+        let RecoverPlan { wanted, outside, .. } = plan;
+        (Some(wanted).filter(|wanted| log.backup.is_some() || wanted.names_only_inside()), outside)
+    };
+    let logs = place::copy_but_logs(datadir, to, &files_outside)?;
+    let _lock_of_copy = Lock::take(to, Sharing::Exclusive)?;
+    // Names that lead outside mean the copied files from here on.
+    log.outside = Outside::MovedIn;
+    let wanted = wanted.map_or_else(|| Wanted::read(&log, budget.plan, at_once, options.until), Ok)?;
+    let replayed = shadow::finish_interrupted(to, shadow_tag(datadir, &wanted, options, keys)?)?;
+    let plan = planning::plan(to, wanted, keys)?;
+    let run = Run { datadir: to, log: &log, options, keys, budget };
+    let (recovered, ending) = run.change(plan, Writing::Copy)?;
+    outside::refuse_left(to, keys)?;
+    place::copy_logs(datadir, to, &logs)?;
+    if let Some(ending) = ending {
+        ending.write(&RedoLog::open(to, true, keys)?, Lsn(recovered.end_lsn))?;
+    }
+    place::sync(to)?;
+    mark_closed(to)?;
+    Ok(Recovered { pieces_replayed: replayed, ..recovered })
+}

@@ -1,0 +1,62 @@
+//! How to recover.
+
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use format::Lsn;
+
+use super::tuning::Tuning;
+use crate::source::keys::KeyFiles;
+
+/// How to recover.
+#[derive(Debug, Clone)]
+pub struct RecoverOptions {
+    /// Recover a copy created here and leave the datadir unchanged.
+    pub to: Option<PathBuf>,
+    /// Incremental backups to put into the full one, in the order in which they were taken.
+    pub increments: Vec<PathBuf>,
+    /// Do everything except write.
+    pub dry_run: bool,
+    /// End with the last mini-transaction that ends at or before this LSN, as if the server had died there. Refused if the files already
+    /// contain later changes.
+    pub until: Option<Lsn>,
+    /// An archive of the redo log, read from the checkpoint on in place of the datadir's own log. Only with `to`, or in a dry run.
+    pub redo: Option<PathBuf>,
+    /// The timeline of that archive to which `until` refers; `None` accepts any.
+    #[doc(hidden)]
+    pub redo_timeline: Option<u32>,
+    /// Instead of `until`: end at the LSN that the archive's marks give for this time.
+    pub until_time: Option<SystemTime>,
+    /// Name the pages that the log changes in `ib_buffer_pool`, so that the server loads them when it starts.
+    pub warm: bool,
+    /// Keys of encrypted logs and tablespaces.
+    pub keys: KeyFiles,
+    /// Memory to work in, bytes; less than 64 MiB counts as 64 MiB. A log with more redo than fits is applied in parts or rounds.
+    pub memory: usize,
+    /// Upper limit of log bytes per round. Tests lower it to get more rounds than their logs need.
+    #[doc(hidden)]
+    pub round: u64,
+    /// How the device is used.
+    pub tuning: Tuning,
+}
+
+impl Default for RecoverOptions {
+    fn default() -> Self {
+        let (memory, round, tuning) = (512 << 20, u64::MAX, Tuning::default());
+        let (increments, keys) = (Vec::new(), KeyFiles::default());
+        Self {
+            to: None,
+            increments,
+            dry_run: false,
+            until: None,
+            redo: None,
+            redo_timeline: None,
+            until_time: None,
+            warm: true,
+            keys,
+            memory,
+            round,
+            tuning,
+        }
+    }
+}
