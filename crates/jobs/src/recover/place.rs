@@ -1,14 +1,18 @@
 //! The directory itself: whether a server runs on it, what is in it, and copying it.
 
+use std::cmp::Reverse;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Seek};
+use std::num::NonZero;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
-use flow::IoMode;
 use flow::lock::{Sharing, try_lock};
-use rustix::fs::SeekFrom;
+use flow::{IoMode, run_workers};
+use rustix::fs::{SeekFrom, ioctl_ficlone};
 use rustix::io::Errno;
 
 use super::durable::{make_directories, make_like};
@@ -64,7 +68,7 @@ fn lock_soon(file: &File, sharing: Sharing) -> io::Result<bool> {
         if try_lock(file, sharing)? {
             return Ok(true);
         }
-        std::thread::sleep(LOCK_PAUSE);
+        thread::sleep(LOCK_PAUSE);
     }
     try_lock(file, sharing)
 }
@@ -201,14 +205,24 @@ fn is_log(name: &Path) -> bool {
 }
 
 fn copy_all(from: &Path, to: &Path, inside: &[(PathBuf, Metadata)]) -> Result<()> {
-    for (name, metadata) in inside {
+    for (name, _) in inside.iter().filter(|(_, metadata)| metadata.is_dir()) {
         let target = to.join(name);
-        if metadata.is_dir() {
-            fs::create_dir(&target).map_err(failed(&target, "making the directory"))?;
-        } else if metadata.is_file() {
-            copy_file(&from.join(name), &target)?;
-        }
+        fs::create_dir(&target).map_err(failed(&target, "making the directory"))?;
     }
+    let mut files: Vec<_> = inside.iter().filter(|(_, metadata)| metadata.is_file()).collect();
+    // The largest first, so that no worker is left alone with it.
+    files.sort_by_key(|(name, metadata)| (Reverse(metadata.len()), name));
+    let next = AtomicUsize::new(0);
+    let workers = thread::available_parallelism().map_or(1, NonZero::get).min(files.len());
+    let copied = run_workers(workers, |_| {
+        // Relaxed: each file is taken once, and nothing else is shared.
+        while let Some((name, _)) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+            // After a failure the others need not go on.
+            copy_file(&from.join(name), &to.join(name)).inspect_err(|_| next.store(files.len(), Ordering::Relaxed))?;
+        }
+        Ok(())
+    });
+    copied.into_iter().collect::<Result<()>>()?;
     // Last: a directory without write permission for its owner could not be filled.
     let mut directories = inside.iter().filter(|(_, metadata)| metadata.is_dir());
     directories.try_for_each(|(name, like)| make_like(&to.join(name), like))
@@ -228,6 +242,10 @@ fn copy_file(from: &Path, to: &Path) -> Result<()> {
 /// Copies a large file. The system itself would read it with little ahead, and a device that can do more would wait.
 fn copy_ahead(from: &Path, to: &Path, len: u64) -> io::Result<()> {
     let (source, target) = (File::open(from)?, File::create_new(to)?);
+    // On XFS and Btrfs both files have the same blocks until one is written to. Elsewhere this fails, and changes nothing.
+    if ioctl_ficlone(&target, &source).is_ok() {
+        return Ok(());
+    }
     let write = &mut |offset, bytes: &[u8]| target.write_all_at(bytes, offset);
     each_piece((&source, from), len, IoMode::Auto, write, |error| error)
 }
