@@ -49,6 +49,17 @@ pub enum ServerError {
         /// What the system says.
         why: String,
     },
+    /// The server did not answer in time.
+    #[error(
+        "the server did not answer {statement} within {seconds} s: the connection was given up, and with it every lock that it held. SHOW \
+         PROCESSLIST tells what the statement waited for"
+    )]
+    Silent {
+        /// The statement in progress.
+        statement: String,
+        /// How long it was waited for, in seconds.
+        seconds: u64,
+    },
     /// The server answers with another error, or not with what it was asked for.
     #[error("{statement}: the server says: {says}")]
     Refused {

@@ -1,5 +1,6 @@
 //! The connection: a few statements, each with a typed answer.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -25,10 +26,13 @@ const ENDED: [u16; 4] = [1053, 1080, 1927, 3169];
 #[derive(Debug)]
 pub(crate) struct Connection {
     connection: Conn,
+    /// How long the server may take to answer.
+    patience: Duration,
 }
 
 impl Connection {
     pub fn open(access: &Access, lock_wait: Duration) -> Result<Self, ServerError> {
+        let patience = lock_wait + ANSWER_WITHIN;
         let options = OptsBuilder::new()
             .user(Some(access.user()))
             .pass(access.password.clone())
@@ -38,7 +42,7 @@ impl Connection {
             .prefer_socket(false)
             .max_allowed_packet(Some(PACKET_MAX))
             .tcp_connect_timeout(Some(CONNECT_WITHIN))
-            .read_timeout(Some(lock_wait + ANSWER_WITHIN))
+            .read_timeout(Some(patience))
             .write_timeout(Some(ANSWER_WITHIN));
         let at = access.place();
         let connection = Conn::new(options).map_err(|error| match error {
@@ -46,26 +50,30 @@ impl Connection {
                 ServerError::Login { at: at.clone(), says: error.message }
             }
             Error::MySqlError(error) => ServerError::Unreachable { at: at.clone(), why: error.message },
+            Error::IoError(error) if error.kind() == io::ErrorKind::WouldBlock => ServerError::Unreachable {
+                at: at.clone(),
+                why: format!("the connection is open, but nothing came within {} s", patience.as_secs()),
+            },
             Error::IoError(error) => ServerError::Unreachable { at: at.clone(), why: error.to_string() },
             Error::DriverError(error) => ServerError::Unreachable { at: at.clone(), why: error.to_string() },
             other => ServerError::Unreachable { at: at.clone(), why: other.to_string() },
         })?;
-        Ok(Self { connection })
+        Ok(Self { connection, patience })
     }
 
     /// Runs a statement and ignores its answer.
     pub fn run(&mut self, statement: &str) -> Result<(), ServerError> {
-        self.connection.query_drop(statement).map_err(|error| failed(statement, error))
+        self.connection.query_drop(statement).map_err(|error| failed(statement, self.patience, error))
     }
 
     /// The first row of the answer, if it has one.
     pub fn ask<T: FromRow>(&mut self, statement: &str) -> Result<Option<T>, ServerError> {
-        self.connection.query_first(statement).map_err(|error| failed(statement, error))
+        self.connection.query_first(statement).map_err(|error| failed(statement, self.patience, error))
     }
 
     /// All rows of the answer.
     pub fn ask_all<T: FromRow>(&mut self, statement: &str) -> Result<Vec<T>, ServerError> {
-        self.connection.query(statement).map_err(|error| failed(statement, error))
+        self.connection.query(statement).map_err(|error| failed(statement, self.patience, error))
     }
 
     /// A status variable.
@@ -104,8 +112,13 @@ impl Connection {
     }
 }
 
-/// The job's error for a failed statement.
-fn failed(statement: &str, error: Error) -> ServerError {
+/// Whether a read or write took too long. The system reports this as a call that would block.
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+/// The job's error for a statement that failed, or was not answered within `patience`.
+fn failed(statement: &str, patience: Duration, error: Error) -> ServerError {
     let statement = statement.to_owned();
     match error {
         Error::MySqlError(error) if PRIVILEGE.contains(&error.code) => {
@@ -116,6 +129,7 @@ fn failed(statement: &str, error: Error) -> ServerError {
         }
         Error::MySqlError(error) if ENDED.contains(&error.code) => ServerError::Lost { statement, why: error.message },
         Error::MySqlError(error) => ServerError::Refused { statement, says: error.message },
+        Error::IoError(error) if is_timeout(&error) => ServerError::Silent { statement, seconds: patience.as_secs() },
         Error::IoError(error) => ServerError::Lost { statement, why: error.to_string() },
         Error::DriverError(error) => ServerError::Lost { statement, why: error.to_string() },
         Error::CodecError(error) => ServerError::Lost { statement, why: error.to_string() },
@@ -166,7 +180,7 @@ mod tests {
     fn each_kind_of_error_is_told_from_the_others() {
         let of_server = |code| {
             let error = mysql::MySqlError { state: "HY000".into(), message: "its words".into(), code };
-            failed("BACKUP STAGE START", Error::MySqlError(error))
+            failed("BACKUP STAGE START", ANSWER_WITHIN, Error::MySqlError(error))
         };
         let texts = [1227, 1205, 1927, 1064].map(|code| of_server(code).to_string());
         assert_eq!(
@@ -179,6 +193,9 @@ mod tests {
             ]
         );
         let broken = Error::IoError(std::io::ErrorKind::BrokenPipe.into());
-        assert!(matches!(failed("DO 1", broken), ServerError::Lost { .. }));
+        assert!(matches!(failed("DO 1", ANSWER_WITHIN, broken), ServerError::Lost { .. }));
+        // EAGAIN: what a socket with a time limit says.
+        let late = failed("FLUSH TABLES", Duration::from_secs(75), Error::IoError(io::Error::from_raw_os_error(11)));
+        assert!(late.to_string().starts_with("the server did not answer FLUSH TABLES within 75 s"), "{late}");
     }
 }
