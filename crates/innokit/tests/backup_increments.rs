@@ -384,6 +384,13 @@ fn sent(server: &Server, to: &str, since: &str) {
     fs::write(server.of("stream"), output.stdout).expect("written");
     let unpacked = server.run(&["unpack", "stream", to]);
     assert_eq!(unpacked.status, 0, "{}", unpacked.errors);
+    // Changed pages are verified as they pass, as many as in the directory.
+    let verified = |name: &str| {
+        let (document, status) = common::check_json(&server.of(name), &[]);
+        assert_eq!(status, 0, "{}: {name}: {document:#}", server.kind);
+        common::total(&document, "ok")
+    };
+    assert_eq!(verified("stream"), verified(to), "{}", server.kind);
 }
 
 fn nothing_changes_for_little(server: &Server, full: &Value) {

@@ -265,13 +265,67 @@ fn delta(server: &Server, increment: &str) -> PathBuf {
     server.of(increment).join("shop/a.ibd.delta")
 }
 
+/// A tar archive of members of a backup, in this order.
+fn archived(server: &Server, backup: &str, members: &[&str]) -> PathBuf {
+    let to = server.of("members.tar");
+    let made = Command::new("tar").arg("-C").arg(server.of(backup)).arg("-cf").arg(&to).args(members).status();
+    assert!(made.expect("tar runs").success());
+    to
+}
+
+/// The files of changed pages, with their numbers of pages, that `check` lists for an increment: a directory or an archive.
+fn changed_pages(path: &Path, what: &str) -> BTreeMap<String, u64> {
+    let (document, status) = common::check_json(path, &[]);
+    assert_ne!(status, 1, "{what}: {document:#}");
+    let files = document["files"].as_array().expect("a list").iter();
+    let of_deltas = files.filter(|file| file["kind"] == "changed pages of an increment");
+    let pages = of_deltas.map(|file| {
+        let (path, pages) = (file["path"].as_str().expect("a path"), file["pages"].as_u64().expect("a number"));
+        // In an archive `archive: name`.
+        let name = path.rsplit([' ', '/']).next().expect("a name");
+        (name.to_owned(), pages)
+    });
+    pages.collect()
+}
+
+/// Increments in archives are verified as they pass, if the notes come before the pages that they describe.
+fn archives_are_verified_as_they_pass(server: &Server) {
+    let kind = server.kind;
+    let in_directory = changed_pages(&server.of("inc2"), kind);
+    assert!(in_directory.len() > 5 && in_directory.values().sum::<u64>() > 20, "{kind}: {in_directory:?}");
+    let names = |extension: &str| {
+        let files =
+            contents(server, "inc2").into_keys().filter(|name| name.extension().is_some_and(|is| is == extension));
+        files.map(|name| name.display().to_string()).collect::<Vec<_>>()
+    };
+    let (notes, deltas) = (names("meta"), names("delta"));
+    let in_order: Vec<&str> = notes.iter().chain(&deltas).map(String::as_str).collect();
+    assert_eq!(changed_pages(&archived(server, "inc2", &in_order), kind), in_directory, "{kind}");
+    let (document, status) =
+        common::check_json(&archived(server, "inc2", &["shop/a.ibd.delta", "shop/a.ibd.meta"]), &[]);
+    assert!(status == 2 && document.to_string().contains("without their .meta file"), "{kind}: {status}: {document:#}");
+    let since = format!("--incremental-basedir={}", server.of("inc1").display());
+    fs::write(server.of("inc.xb"), server.back_up("streamed", &["--stream=xbstream", &since])).expect("written");
+    let streamed = changed_pages(&server.of("inc.xb"), kind);
+    assert!(streamed.len() >= in_directory.len() && streamed.values().sum::<u64>() > 20, "{kind}: {streamed:?}");
+}
+
 fn what_is_damaged_is_refused(server: &Server) {
     let attack = |what: &str, words: &[&str], change: &dyn Fn(&Path)| {
         let bad = format!("bad.{what}");
         server.copy("inc2", &bad);
         change(&delta(server, &bad));
         is_refused(server, "full", &["inc1", &bad], 1, words);
-        assert_eq!(common::check(&server.of(&bad), &[]).status, 1, "{} {what}: check", server.kind);
+        let found = |path: &Path| {
+            let (document, status) = common::check_json(path, &[]);
+            assert_eq!(status, 1, "{} {what}: check of {}", server.kind, path.display());
+            let findings = document["findings"].as_array().expect("a list").iter();
+            let of_delta =
+                findings.filter(|finding| finding["path"].as_str().is_some_and(|path| path.ends_with("a.ibd.delta")));
+            of_delta.map(|finding| (finding["reason"].clone(), finding["message"].clone())).collect::<Vec<_>>()
+        };
+        let found = [found(&server.of(&bad)), found(&archived(server, &bad, &["shop/a.ibd.meta", "shop/a.ibd.delta"]))];
+        assert!(!found[0].is_empty() && found[0] == found[1], "{} {what}: {found:?}", server.kind);
     };
     let len = fs::metadata(delta(server, "inc2")).expect("a delta").len();
     let open = |path: &Path| fs::File::options().read(true).write(true).open(path).expect("a delta");
@@ -308,6 +362,7 @@ fn increments_are_put_into_the_full_backup(kind: &'static str) {
     ends_what_was_half_done(&server);
     what_does_not_follow_is_refused(&server);
     what_is_damaged_is_refused(&server);
+    archives_are_verified_as_they_pass(&server);
     assert_eq!(server.tables("ours"), server.tables("theirs"), "{kind}");
     server.copy("full", "started");
     is_done(&server, "started", &[], None);

@@ -18,6 +18,7 @@ use logs::xbstream::{end, payload_head};
 use super::error::{BackupError, Result, failed, refused};
 use super::joined::LOG;
 use crate::manifest::{BackupFile, BackupState, MANIFEST, Manifest};
+use crate::source::content::is_delta_note;
 use crate::source::read_into;
 use crate::source::redo_log::REDO_DIR;
 
@@ -59,7 +60,9 @@ impl<W: Write> Sender<'_, W> {
     fn all(&mut self, manifest: &Manifest) -> Result<()> {
         let is_log = |file: &&BackupFile| file.path == LOG || Path::new(&file.path).starts_with(REDO_DIR);
         let (log, files): (Vec<_>, Vec<_>) = manifest.files.iter().partition(is_log);
-        for file in files.into_iter().chain(log) {
+        // Before the changed pages that they describe, so that these can be verified as they pass.
+        let (notes, files): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| is_delta_note(Path::new(&file.path)));
+        for file in notes.into_iter().chain(files).chain(log) {
             self.file(file)?;
         }
         let path = self.set.join(MANIFEST);

@@ -10,7 +10,7 @@ use logs::xbstream::{Error, Event, MemberId, Parser};
 use super::examined::{Break, Context, Examined, Log, Member, Role, StreamOutcome};
 use super::file_state::FileState;
 use super::findings::Findings;
-use super::inner::{Inner, OpenInner};
+use super::inner::{Inner, InnerName, OpenInner};
 use super::member::place_zeros;
 use super::words::{about, shown};
 use crate::manifest::MANIFEST;
@@ -69,7 +69,7 @@ struct Ended {
 impl Archive {
     pub fn new(context: Context, path: PathBuf, is_tar: bool, open_inner: OpenInner) -> Self {
         let findings = Findings::new(context.options.findings_max).told_to(&context.options.watcher);
-        let context = Context { system: Arc::new(OnceLock::new()), ..context };
+        let context = Context { system: Arc::new(OnceLock::new()), delta_notes: Arc::default(), ..context };
         Self {
             context,
             open_inner,
@@ -185,8 +185,8 @@ impl Archive {
         if is_checkpoints(&path) {
             self.checkpoints = Some(Vec::new());
         }
-        let hint = NameHint::of(&path);
-        let mut stream = (self.open_inner)(self.context.clone(), self.shown(&name), hint, Role::Member);
+        let inner = InnerName { shown: self.shown(&name), own: path };
+        let mut stream = (self.open_inner)(self.context.clone(), inner, Role::Member);
         if self.open.len() >= OPEN_MAX {
             stream.broken(Break::undecided("too many files are open in the archive at a time".to_owned()));
         }

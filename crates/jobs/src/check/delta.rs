@@ -1,6 +1,8 @@
 //! Incremental backups (`t.ibd.delta`): each changed page is judged by itself, as a page of the tablespace named in the note beside the
 //! file.
 
+use std::path::Path;
+
 use format::{Encryption, Family, PageId, PageNo, PageSize, Scheme, SpaceFormat, SpaceId, Verdict, verify_page};
 use logs::delta::{Meta, Page, Parser};
 
@@ -35,10 +37,15 @@ struct Judge {
 }
 
 impl DeltaCheck {
-    /// `None` if the note does not give the page size.
+    /// For a file in a directory. `None` if the note beside it does not give the page size.
     pub fn new(candidate: &Candidate, findings_max: usize) -> Option<Self> {
         let meta = read_delta_note(&delta_note(&candidate.path)).ok()??;
-        let table = NameHint::of(&candidate.path.with_extension(""));
+        Self::of(candidate, &candidate.path, meta, findings_max)
+    }
+
+    /// For a file whose own name is `name`, and whose note says `meta`. `None` if that does not name the tablespace.
+    pub fn of(candidate: &Candidate, name: &Path, meta: Meta, findings_max: usize) -> Option<Self> {
+        let table = NameHint::of(&name.with_extension(""));
         let space = if matches!(table, NameHint::System(_)) { 0 } else { meta.space? };
         let physical = PageSize::new(meta.page_size)?;
         Some(Self {

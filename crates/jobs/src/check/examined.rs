@@ -1,11 +1,13 @@
 //! The result of examining one file, and the context shared by all files that are read as a stream.
 
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use format::Lsn;
 use format::keyring::KeyStore;
+use logs::delta::Meta;
 
 use super::file_state::{FileState, Known};
 use super::findings::Findings;
@@ -23,6 +25,8 @@ pub(super) struct Context {
     pub keys: Arc<KeyStore>,
     /// The first file of the archive's system tablespace, once known: later files continue it.
     pub system: Arc<OnceLock<Known>>,
+    /// Notes about changed pages in the archive so far, by the name of the note's file.
+    pub delta_notes: Arc<Mutex<HashMap<PathBuf, Meta>>>,
     /// Tablespaces currently waiting for a long head.
     pub long_heads: Arc<AtomicU32>,
 }
@@ -31,7 +35,8 @@ impl Context {
     pub fn new(options: CheckOptions, keys: KeyStore) -> Self {
         // A stream cannot be read twice, so live rereading is off.
         let options = CheckOptions { live: false, ..options };
-        Self { options: Arc::new(options), keys: Arc::new(keys), system: Arc::default(), long_heads: Arc::default() }
+        let (options, keys, system) = (Arc::new(options), Arc::new(keys), Arc::default());
+        Self { options, keys, system, delta_notes: Arc::default(), long_heads: Arc::default() }
     }
 }
 

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use super::examined::{Break, Context, Role, StreamOutcome};
-use crate::source::name::NameHint;
 
 /// Consumes a file as a stream of bytes.
 pub(super) trait Inner: Send {
@@ -23,5 +22,14 @@ pub(super) trait Inner: Send {
     fn finish(self: Box<Self>) -> StreamOutcome;
 }
 
+/// The two names of a file in a container.
+#[derive(Debug, Clone)]
+pub(super) struct InnerName {
+    /// For the report, with the container's.
+    pub shown: PathBuf,
+    /// Its own, which says what it is.
+    pub own: PathBuf,
+}
+
 /// Creates the [`Inner`] for a file in a container.
-pub(super) type OpenInner = fn(Context, PathBuf, NameHint, Role) -> Box<dyn Inner>;
+pub(super) type OpenInner = fn(Context, InnerName, Role) -> Box<dyn Inner>;

@@ -15,7 +15,7 @@ use super::doublewrite::DoublewriteCheck;
 use super::examined::{Break, Context, Examined, Role, StreamOutcome};
 use super::file_state::FileState;
 use super::findings::Findings;
-use super::inner::Inner;
+use super::inner::{Inner, InnerName};
 use super::redo::RedoCheck;
 use super::stream::Stream;
 use super::throttle::Throttle;
@@ -136,8 +136,8 @@ impl Phase<'_> {
         candidate: &Candidate,
         counters: &WorkerCounters,
     ) -> Result<StreamOutcome, ReaderError> {
-        let mut stream =
-            Box::new(Stream::new(self.context.clone(), candidate.path.clone(), candidate.hint, Role::Named));
+        let name = InnerName { shown: candidate.path.clone(), own: candidate.path.clone() };
+        let mut stream = Box::new(Stream::new(self.context.clone(), name, Role::Named));
         if let Some(why) = self.read(candidate, counters, |bytes| stream.take(bytes))? {
             stream.broken(why);
         }
@@ -228,7 +228,8 @@ pub(super) fn stream(
 ) -> std::io::Result<StreamOutcome> {
     let mut reader = StreamReader::new(input, piece, counters)?;
     let watcher = context.options.watcher.clone();
-    let mut stream = Box::new(Stream::new(context, PathBuf::from("-"), NameHint::Unknown, Role::Named));
+    let name = InnerName { shown: PathBuf::from("-"), own: PathBuf::from("-") };
+    let mut stream = Box::new(Stream::new(context, name, Role::Named));
     while let Some(item) = reader.next() {
         if watcher.is_stopped() {
             stream.broken(stopped());

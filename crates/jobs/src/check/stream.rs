@@ -1,12 +1,16 @@
 //! A file that arrives as a stream, with or without a name: its first bytes decide what it is and who checks the rest.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use logs::delta::Meta;
 
 use super::archive::Archive;
 use super::binlog::BinlogCheck;
+use super::delta::DeltaCheck;
 use super::examined::{Break, Context, Role, StreamOutcome};
-use super::inner::Inner;
+use super::inner::{Inner, InnerName};
 use super::member::PagesCheck;
 use super::packed::Unpacking;
 use super::redo::RedoStream;
@@ -14,10 +18,16 @@ use crate::source::content::{self, Content, HEAD};
 use crate::source::datadir::{Candidate, Passed};
 use crate::source::name::NameHint;
 
+/// Why most other members are skipped.
+const NO_TABLESPACE: &str = "not an InnoDB tablespace";
+
 /// A file being read.
 pub(super) struct Stream {
     context: Context,
+    /// What the report shows.
     path: PathBuf,
+    /// Its own name, without the suffix of its compression.
+    name: PathBuf,
     hint: NameHint,
     role: Role,
     len: u64,
@@ -31,6 +41,9 @@ enum StreamState {
     Pages(Box<PagesCheck>),
     Binlog(Box<BinlogCheck>),
     Redo(Box<RedoStream>),
+    Delta(Box<DeltaCheck>),
+    /// The note about a delta.
+    DeltaNote(Vec<u8>),
     Archive(Box<Archive>),
     Packed(Unpacking),
     /// Skipped, with the reason.
@@ -38,14 +51,14 @@ enum StreamState {
 }
 
 impl Stream {
-    /// `path` is what the report shows; `hint` comes from the name without the suffix of its compression.
-    pub fn new(context: Context, path: PathBuf, hint: NameHint, role: Role) -> Self {
-        Self { context, path, hint, role, len: 0, state: StreamState::Head(Vec::new()), broken: None }
+    pub fn new(context: Context, name: InnerName, role: Role) -> Self {
+        let (path, hint, state) = (name.shown, NameHint::of(&name.own), StreamState::Head(Vec::new()));
+        Self { context, path, name: name.own, hint, role, len: 0, state, broken: None }
     }
 
     /// Creates the check of a file inside an archive.
-    fn boxed(context: Context, path: PathBuf, hint: NameHint, role: Role) -> Box<dyn Inner> {
-        Box::new(Self::new(context, path, hint, role))
+    fn boxed(context: Context, name: InnerName, role: Role) -> Box<dyn Inner> {
+        Box::new(Self::new(context, name, role))
     }
 
     fn pass_on(&mut self, bytes: &[u8]) {
@@ -53,6 +66,11 @@ impl Stream {
             StreamState::Pages(pages) => pages.take(bytes),
             StreamState::Binlog(binlog) => binlog.take(bytes),
             StreamState::Redo(redo) => redo.take(bytes),
+            StreamState::Delta(delta) => delta.take(bytes),
+            StreamState::DeltaNote(note) => {
+                let room = content::DELTA_NOTE_MAX.saturating_sub(note.len());
+                note.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+            }
             StreamState::Archive(archive) => archive.take(bytes),
             StreamState::Packed(unpacking) => unpacking.take(bytes),
             StreamState::Head(_) | StreamState::Passed(_) => {}
@@ -70,6 +88,9 @@ impl Stream {
         let pages = || StreamState::Pages(Box::new(PagesCheck::new(self.context.clone(), self.candidate())));
         if self.hint.promises_pages() {
             return pages();
+        }
+        if let Some(of_increment) = self.of_increment() {
+            return of_increment;
         }
         if self.hint == NameHint::Redo
             && let Some(redo) = RedoStream::new(&self.path, head, self.context.options.findings_max)
@@ -97,8 +118,9 @@ impl Stream {
             },
             Some(Content::Packed(packing)) => match self.role.unpacked() {
                 Some(role) => {
-                    let hint = content::packed_name(&self.path).map_or(self.hint, |(inner, _)| NameHint::of(inner));
-                    let inner = Self::new(self.context.clone(), self.path.clone(), hint, role);
+                    let own =
+                        content::packed_name(&self.name).map_or(self.name.as_path(), |(inner, _)| inner).to_path_buf();
+                    let inner = Self::new(self.context.clone(), InnerName { shown: self.path.clone(), own }, role);
                     StreamState::Packed(Unpacking::start(packing, Box::new(inner)))
                 }
                 None => StreamState::Passed("compressed more than once"),
@@ -106,8 +128,38 @@ impl Stream {
             _ if self.hint == NameHint::Redo => StreamState::Passed("a redo log, which cannot be verified in a stream"),
             // The user named this file, so say that it is not a tablespace.
             _ if !self.role.is_member() => pages(),
-            _ => StreamState::Passed("not an InnoDB tablespace"),
+            _ => StreamState::Passed(NO_TABLESPACE),
         }
+    }
+
+    /// For a member with changed pages of an incremental backup, or the note about them, which the tools send before.
+    fn of_increment(&self) -> Option<StreamState> {
+        if !self.role.is_member() || content::packed_name(&self.name).is_some() {
+            return None;
+        }
+        if content::is_delta_note(&self.name) {
+            return Some(StreamState::DeltaNote(Vec::new()));
+        }
+        if !content::is_delta(&self.name) {
+            return None;
+        }
+        let meta = self.delta_notes().get(&content::delta_note(&self.name)).copied();
+        let findings_max = self.context.options.findings_max;
+        let delta = meta.and_then(|meta| DeltaCheck::of(&self.candidate(), &self.name, meta, findings_max));
+        delta.map(|delta| StreamState::Delta(Box::new(delta)))
+    }
+
+    fn delta_notes(&self) -> MutexGuard<'_, HashMap<PathBuf, Meta>> {
+        self.context.delta_notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn passed(&self, why: &str) -> StreamOutcome {
+        let mut outcome = StreamOutcome::new(0);
+        let passed = Passed { path: self.path.clone(), why: why.to_owned() };
+        // Asked for but not done is a failure, not a skip.
+        let list = if self.role.is_member() { &mut outcome.skipped } else { &mut outcome.failed };
+        list.push(passed);
+        outcome
     }
 
     fn candidate(&self) -> Candidate {
@@ -156,21 +208,22 @@ impl Inner for Stream {
             self.decide();
         }
         let candidate = self.candidate();
-        let mut outcome = match self.state {
+        let state = std::mem::replace(&mut self.state, StreamState::Passed(""));
+        let mut outcome = match state {
             StreamState::Pages(pages) => pages.finish(),
             StreamState::Binlog(binlog) => binlog.finish(self.broken.is_some()),
             StreamState::Redo(redo) => redo.finish(candidate, self.broken.is_some()),
+            StreamState::Delta(delta) => delta.finish(self.broken.is_none()),
+            StreamState::DeltaNote(note) => {
+                if let Some(meta) = Meta::parse(&note).filter(|_| self.broken.is_none()) {
+                    self.delta_notes().insert(self.name.clone(), meta);
+                }
+                return self.passed(NO_TABLESPACE);
+            }
             StreamState::Archive(archive) => return archive.finish(self.len, self.broken),
             StreamState::Packed(unpacking) => return unpacking.finish(&self.path),
             StreamState::Head(_) => StreamOutcome::new(0),
-            StreamState::Passed(why) => {
-                let mut outcome = StreamOutcome::new(0);
-                let passed = Passed { path: self.path.clone(), why: why.to_owned() };
-                // Asked for but not done is a failure, not a skip.
-                let list = if self.role.is_member() { &mut outcome.skipped } else { &mut outcome.failed };
-                list.push(passed);
-                return outcome;
-            }
+            StreamState::Passed(why) => return self.passed(why),
         };
         if let (Some(why), Some(row)) = (self.broken, outcome.rows.first_mut()) {
             let finding = why.finding(&self.path);

@@ -86,6 +86,9 @@ impl Packing {
     }
 }
 
+/// More bytes than the note about a delta has: three short lines.
+pub(crate) const DELTA_NOTE_MAX: usize = 4096;
+
 /// Bytes read from the start of a file whose name says nothing; always enough for [`recognise`].
 pub const HEAD: usize = space::HEAD;
 
@@ -130,9 +133,9 @@ pub fn unread(path: &Path) -> Option<&'static str> {
         Some((inner, None)) if NameHint::of(inner).promises_pages() => {
             Some("a tablespace, compressed or encrypted in a way that innokit does not read")
         }
-        _ if is_delta(path) => {
-            Some("changed pages of an incremental backup, which are checked only beside their .meta file")
-        }
+        _ if is_delta(path) => Some(
+            "changed pages of an incremental backup, which cannot be checked without their .meta file: beside them, or before them in an archive",
+        ),
         _ => None,
     }
 }
@@ -145,6 +148,11 @@ pub fn is_delta(path: &Path) -> bool {
     name.is_some_and(|name| NameHint::of(Path::new(name)).promises_pages())
 }
 
+/// Whether the name is that of the note beside such a file.
+pub(crate) fn is_delta_note(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "meta") && is_delta(&path.with_extension("delta"))
+}
+
 /// The note beside `delta`: `t.ibd.meta` for `t.ibd.delta`.
 pub(crate) fn delta_note(delta: &Path) -> PathBuf {
     delta.with_extension("meta")
@@ -152,9 +160,7 @@ pub(crate) fn delta_note(delta: &Path) -> PathBuf {
 
 /// Reads that note. `None` if it does not give the page size.
 pub(crate) fn read_delta_note(note: &Path) -> io::Result<Option<Meta>> {
-    /// A note is three short lines.
-    const BYTES_MAX: u64 = 4096;
-    Ok(Meta::parse(&read_small(note, BYTES_MAX)?))
+    Ok(Meta::parse(&read_small(note, DELTA_NOTE_MAX as u64)?))
 }
 
 /// Whether the contents of a compressed file with this name are worth checking: a tablespace, or an archive by its extension.
