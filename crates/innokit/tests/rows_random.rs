@@ -66,6 +66,13 @@ fn random_tables_of_mariadb_10_5_are_what_it_shows() {
 }
 
 #[test]
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn random_tables_of_mariadb_11_4_are_what_it_shows() {
+    random_tables_are_what_the_server_shows("mariadb114");
+}
+
+#[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn random_tables_of_mariadb_11_8_are_what_it_shows() {
     random_tables_are_what_the_server_shows("mariadb118");

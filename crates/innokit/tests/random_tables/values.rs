@@ -65,7 +65,7 @@ pub fn every_type(kind: &str, random: &mut Choices) -> Vec<Column> {
         columns.push(column("INET6", inet6));
         columns.push(column("VARCHAR(500) COMPRESSED", |random| format!("LEFT(REPEAT({}, 9), 400)", text(random))));
     }
-    if matches!(kind, "mariadb" | "mariadb118") {
+    if matches!(kind, "mariadb" | "mariadb114" | "mariadb118") {
         columns.push(column("UUID", uuid));
         columns.push(column("INET4", |random| format!("INET_NTOA({})", random.number() as u32)));
     }
