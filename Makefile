@@ -16,8 +16,8 @@ test-ecosystem: servers cloud datadirs ## buckets on an S3 server; the Python pa
 	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) RUST_TEST_THREADS=$(THREADS) $(CARGO) test --workspace --features innokit/parquet,innokit/sql,innokit/cloud --test cloud
 	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) scripts/test-ecosystem.sh
 
-wheel: ## the Python package of the last commit, into target/wheels; the same commit gives the same bytes
-	scripts/wheel.sh
+wheel: ## the Python package of the last commit, into target/wheels; the same commit gives the same bytes: make wheel ARCHITECTURES="x86_64 aarch64"
+	scripts/wheel.sh $(ARCHITECTURES)
 
 test-wheel: ## build it twice, compare, and install it in clean systems (`make test-ecosystem` does so without optimisation)
 	scripts/test-wheel.sh

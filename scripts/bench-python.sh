@@ -16,7 +16,7 @@ readonly data datadir="$data/.rows/mysql"
 scripts/install-servers.sh
 scripts/make-rows-data.sh "$data" mysql
 environment bench connectorx polars pandas pyarrow sqlalchemy pymysql cryptography
-scripts/wheel.sh
+scripts/wheel.sh "$(uname -m)"
 "$home/bench/bin/pip" install --quiet --disable-pip-version-check --force-reinstall --no-deps target/wheels/innokit-*.whl
 
 stop() { scripts/server.sh mysql stop "$datadir"; }

@@ -1,37 +1,50 @@
 #!/usr/bin/env bash
 # Tests the wheel of the last commit: test-wheel.sh [quick]
 #
-# - Built twice, in two folders, with another umask, language and time zone, it has the same bytes.
+# - Built twice, in two folders, with another umask, language and time zone, it has the same bytes; so has the one for AArch64.
 # - It needs no newer glibc than its tag says.
+# - The one for AArch64 reads a table in Debian's Python for that processor, under emulation. It takes root to install the emulator.
 # - It installs in a clean virtual environment and in a bare Debian bookworm, without an index, and reads a table there. The bare system takes
 #   Debian's apt and root; without them this part is left out, and says so.
 # - Its library finds every libc symbol in glibc 2.31 too, if scripts/install-servers.sh has fetched a server with that version.
 #
-# quick: built without optimisation, for .ci/run; otherwise the same as the users' wheel.
+# quick: for .ci/run: built without optimisation, and only for this machine's processor; otherwise the same as the users' wheels.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/debian.sh
 . scripts/debian.sh
 # shellcheck source=scripts/environments.sh
 . scripts/environments.sh
+# shellcheck source=scripts/arm.sh
+. scripts/arm.sh
 
 target="$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd -P)"
-readonly target work="$target/test-wheel" bare="$home/bookworm"
+readonly target work="$target/test-wheel"
+# Processors to build for, by Rust's names; this machine's is the first.
+architectures=("$(uname -m)")
 
-# build FOLDER: the wheel of a clone there.
+# build FOLDER: the wheels of a clone there.
 build() {
     mkdir -p "$1"
     git clone --quiet --no-hardlinks . "$1/clone"
-    CARGO_TARGET_DIR="$1/target" "$1/clone/scripts/wheel.sh" >"$work/log" 2>&1 || { tail -n 20 "$work/log" >&2; die "the build in $1 failed"; }
+    CARGO_TARGET_DIR="$1/target" "$1/clone/scripts/wheel.sh" "${architectures[@]}" >"$work/log" 2>&1 || { tail -n 20 "$work/log" >&2; die "the build in $1 failed"; }
 }
 
 again() {
-    say "building the wheel twice"
+    local architecture
+    say "building each wheel twice"
     build "$work/one"
     (umask 077; TZ=Pacific/Auckland LC_ALL=C.UTF-8 build "$work/in/another/directory")
-    wheel="$(echo "$work"/one/target/wheels/innokit-*.whl)"
-    cmp "$wheel" "$work"/in/another/directory/target/wheels/innokit-*.whl || die "the second build has other bytes"
-    say "again: $(basename "$wheel") has the same bytes"
+    for architecture in "${architectures[@]}"; do
+        take "$architecture"
+        cmp "$wheel" "$work/in/another/directory/target/wheels/$(basename "$wheel")" || die "the second build has other bytes"
+        say "again: $(basename "$wheel") has the same bytes"
+    done
+}
+
+# take ARCHITECTURE: its wheel and the library in it, for the tests that follow.
+take() {
+    wheel="$(echo "$work"/one/target/wheels/innokit-*"_$1.whl")"
     rm -rf "$work/library"
     "$home/build/bin/python" -m zipfile -e "$wheel" "$work/library"
     library="$work/library/innokit/_innokit.abi3.so"
@@ -56,7 +69,7 @@ tag() {
     ! fits manylinux_2_4 || die "the library needs glibc $(newest_glibc), and is said to run with 2.4: this check is of no use"
     # Libraries that every Linux with glibc has. Python itself is not linked: the process provides it.
     unknown="$(readelf --dynamic --wide "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
-        grep -Ev '^(libc|libm|libdl|libpthread|librt|libgcc_s|ld-linux-x86-64)\.so\.[0-9]+$' || :)"
+        grep -Ev '^(libc|libm|libdl|libpthread|librt|libgcc_s|ld-linux-x86-64|ld-linux-aarch64)\.so\.[0-9]+$' || :)"
     [ -z "$unknown" ] || die "the library needs $unknown, which not every system has"
     say "tag: $tag; the library needs glibc $(newest_glibc)"
 }
@@ -108,13 +121,14 @@ venv() {
     say "venv: $(python3 --version): installed and works"
 }
 
-# Debian's Python and nothing else, unpacked.
+# make_bare ARCHITECTURE TREE: Debian's Python and nothing else, unpacked. The architecture has Debian's name.
 make_bare() {
-    local apt="$home/apt-bookworm"
+    local apt="$home/apt-bookworm" bare="$2"
     [ ! -e "$bare/.made" ] || return 0
-    say "fetching a bare bookworm with Python"
+    say "fetching a bare bookworm with Python for $1"
     rm -rf "$apt"
     private_apt "$apt" bookworm
+    printf 'APT::Architecture "%s"; APT::Architectures { "%s"; };\n' "$1" "$1" >>"$apt/apt.conf"
     APT_CONFIG="$apt/apt.conf" apt-get -qq update 2>"$apt/update.log" || true
     APT_CONFIG="$apt/apt.conf" apt-get -qq install --download-only bash coreutils grep python3 python3-venv >/dev/null ||
         die "apt could not fetch Python; $(cat "$apt/update.log")"
@@ -128,9 +142,9 @@ make_bare() {
 chroots() {
     local root="$work/bookworm"
     if [ "$(id -u)" != 0 ] || [ ! -r "$keyring" ]; then say "chroot: left out, because it takes root and Debian's apt"; return; fi
-    make_bare
+    make_bare "$(dpkg --print-architecture)" "$home/bookworm"
     rm -rf "$root"
-    cp -a "$bare" "$root"
+    cp -a "$home/bookworm" "$root"
     lay "$root/user"
     # shellcheck disable=SC2016 # the dollars are for the inner shell
     unshare --mount --pid --fork bash -c '
@@ -141,8 +155,28 @@ chroots() {
     rm -rf "$root"
 }
 
+# The emulator runs one program at a time, so there is no pip: the wheel is unpacked.
+arm() {
+    local tree="$home/bookworm-arm64"
+    [ "$(uname -m)" != aarch64 ] || return 0
+    take aarch64
+    tag
+    install_arm_tools
+    make_bare arm64 "$tree"
+    lay "$work/user"
+    PYTHONHOME="$tree/usr" PYTHONPATH="$work/library" qemu-aarch64 -L "$tree" "$tree"/usr/bin/python3.[0-9]* -c '
+import platform, sys
+import innokit
+table = innokit.open(sys.argv[1]).table("fx.blobs")
+assert table.count() == 18, table.count()
+assert innokit.check(sys.argv[1]).ok
+print(platform.machine(), innokit.__version__)
+' "$work/user/blobs.ibd" >"$work/log" 2>&1 || { cat "$work/log" >&2; die "on AArch64: failed"; }
+    say "AArch64, under emulation: $(cat "$work/log"): works"
+}
+
 case "${1:-}" in
-    "") ;;
+    "") [ "$(uname -m)" = aarch64 ] || architectures+=(aarch64) ;;
     quick) export CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 ;;
     *) die "no '$1': see this script's head" ;;
 esac
@@ -154,8 +188,10 @@ rm -rf "$work"
 mkdir -p "$work"
 build_environment
 again
+take "${architectures[0]}"
 tag
 old_glibc
 venv
 chroots
+[ ${#architectures[@]} = 1 ] || arm
 rm -rf "$work"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the Python wheel of the last commit for x86-64 into target/wheels. docs/python.md says how to install it.
+# Builds Python wheels of the last commit into target/wheels: wheel.sh [x86_64] [aarch64]. Without an argument, for this machine's processor.
+# docs/python.md says how to install them.
 #
 # The same commit gives the same bytes, wherever the clone is: the source is what git has of the commit, every date is the commit's, and
 # paths are mapped to fixed ones. scripts/test-wheel.sh tests that. The compilers must be the same. Needs Python and Rust; maturin and
@@ -10,13 +11,15 @@ cd "$(dirname "$0")/.."
 . scripts/debian.sh
 # shellcheck source=scripts/environments.sh
 . scripts/environments.sh
+# shellcheck source=scripts/arm.sh
+. scripts/arm.sh
 
 target="$(mkdir -p "${CARGO_TARGET_DIR:-target}" && cd "${CARGO_TARGET_DIR:-target}" && pwd -P)"
 SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)"
 readonly target work="$target/wheel" wheels="$target/wheels"
 readonly source="$work/source"
 # The oldest glibc that Rust's standard library supports. Zig links against it, however new this machine's is.
-readonly tag=manylinux_2_17 triple=x86_64-unknown-linux-gnu
+readonly tag=manylinux_2_17
 export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
 umask 022
 
@@ -36,15 +39,17 @@ export_source() {
     ! grep -n '"\.\./' "$source/Cargo.toml" || die "python/Cargo.toml has a path that is not of ../crates"
 }
 
+# build ARCHITECTURE, by Rust's name
 build() {
-    local cargo_home="${CARGO_HOME:-$HOME/.cargo}" flags
+    local triple="$1-unknown-linux-gnu" cargo_home="${CARGO_HOME:-$HOME/.cargo}" flags
+    has_target "$triple" || die "no standard library for $triple: rustup could not add it"
     flags="--remap-path-prefix=$work=/build --remap-path-prefix=$source=/innokit --remap-path-prefix=$cargo_home=/cargo"
     flags+=" --remap-path-prefix=$(rustc --print sysroot)=/rust -Clink-arg=-Wl,--build-id=none"
-    say "building for $tag"
+    say "building for $tag, $1"
     rm -rf "$work/out"
     (
         cd "$source"
-        export RUSTFLAGS="$flags" CFLAGS_x86_64_unknown_linux_gnu="-ffile-prefix-map=$cargo_home=/cargo -ffile-prefix-map=$work=/build"
+        export RUSTFLAGS="$flags" "CFLAGS_${triple//-/_}=-ffile-prefix-map=$cargo_home=/cargo -ffile-prefix-map=$work=/build"
         export CARGO_INCREMENTAL=0 CARGO_TARGET_DIR="$work/build"
         # maturin finds Zig as a module of the first interpreter in PATH.
         PATH="$home/build/bin:$PATH" maturin build --quiet --release --locked --zig --target "$triple" --compatibility "$tag" --out "$work/out"
@@ -52,12 +57,19 @@ build() {
 }
 
 main() {
+    local architecture
+    [ $# -gt 0 ] || set -- "$(uname -m)"
+    for architecture in "$@"; do
+        case "$architecture" in x86_64 | aarch64) ;; *) die "no wheels are built for $architecture" ;; esac
+    done
     build_environment
     export_source
-    build
     rm -rf "$wheels"
     mkdir -p "$wheels"
-    "$home/build/bin/python" scripts/settle-wheel.py "$work"/out/innokit-*.whl "$wheels" "$source" "$work" "${CARGO_HOME:-$HOME/.cargo}"
+    for architecture in "$@"; do
+        build "$architecture"
+        "$home/build/bin/python" scripts/settle-wheel.py "$work"/out/innokit-*.whl "$wheels" "$source" "$work" "${CARGO_HOME:-$HOME/.cargo}"
+    done
     say "done: $(echo "$wheels"/*.whl)"
 }
 
