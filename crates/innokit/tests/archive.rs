@@ -237,6 +237,12 @@ fn an_archive_is_never_recovered_up_to_a_hole_without_a_word() {
     ends::holes_of_mysql_are_told();
 }
 
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn an_archive_continues_a_base_copy_whose_log_is_empty() {
+    ends::an_empty_log_of_mysql_is_continued();
+}
+
 /// `redo archive` in a shell that limits file sizes to this many KiB, in place of a full disk.
 fn archive_within(dir: &Path, kib: u32, until: &str, segment: &str) -> Run {
     let mut limited = Command::new("bash");

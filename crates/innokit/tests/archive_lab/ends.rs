@@ -184,6 +184,36 @@ fn encrypted(log: &[u8]) -> Vec<u8> {
     header
 }
 
+/// A base copy whose log has no records: its checkpoint is right behind the header of a block, and so is its end. The archive has nothing of
+/// that block.
+pub fn an_empty_log_of_mysql_is_continued() {
+    let crashed = Crashed::new("mysql-16k-crashed");
+    let recovered = crashed.recovered();
+    let logs = fs::read_dir(recovered.join("#innodb_redo")).expect("read").map(|log| log.expect("one").path());
+    let logs: Vec<PathBuf> = logs.filter(|log| !log.to_string_lossy().ends_with("_tmp")).collect();
+    let [log] = logs.as_slice() else { panic!("{logs:?}") };
+    let mut bytes = fs::read(log).expect("read");
+    let start = MySqlFile::parse(&bytes, bytes.len() as u64).expect("a log").start_lsn;
+    // What innokit writes if the crashed server's log has no AUTO_INCREMENT counter, as happens.
+    let empty = redo::mysql::close::new_file(&bytes[..LOG_FILE_HDR_SIZE], start, &[]).expect("a file");
+    bytes.fill(0);
+    bytes[..empty.len()].copy_from_slice(&empty);
+    fs::write(log, &bytes).expect("written");
+    let archived = crashed.archive(&recovered);
+    assert_eq!(archived.status, 0, "{}{}", archived.text, archived.errors);
+    let words = ["recover", "--dry-run", "--json", "--redo", "redo"];
+    let recover =
+        |more: &[&str]| ended(innokit().args(words).args(more).arg(&recovered).current_dir(crashed.folder.path()));
+    let done = recover(&[]);
+    assert_eq!(done.status, 0, "{}", done.errors);
+    let checkpoint = redo::mysql::close::checkpoint_of(start).0;
+    assert!(done.json()["end_lsn"] == checkpoint && checkpoint == start.0 + 12, "{}", done.text);
+    // Without the segment there is nothing that reaches it.
+    fs::remove_file(crashed.segment(crashed.newest_segment())).expect("removed");
+    let run = recover(&[]);
+    assert!(run.status == 2 && run.errors.contains("redo"), "{}: {}", run.status, run.errors);
+}
+
 /// A server that outran the archive leaves a gap: the archive goes on behind it, for base copies from after it.
 pub fn holes_of_mysql_are_told() {
     let crashed = Crashed::new("mysql-16k-crashed");

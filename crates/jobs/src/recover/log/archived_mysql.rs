@@ -59,10 +59,7 @@ pub(super) fn find(
     for mut stretch in stretches(dir, timeline)?.into_iter().rev() {
         let (Some(&first), Some(&last)) = (stretch.first(), stretch.last()) else { continue };
         let next = behind.replace(first).map(|next| next.name).filter(|next| next.timeline == last.name.timeline);
-        let reaches = first.name.start <= block_start(checkpoint) && checkpoint <= last.end;
-        // If a log ends with a full block, its end is after the header of the next block, which does not exist.
-        let is_at_end = first.name.start <= block_start(checkpoint) && block_start(checkpoint) == last.end;
-        if !(reaches || is_at_end) {
+        if first.name.start > block_start(checkpoint) || last.end < needed_to(checkpoint) {
             continue;
         }
         is_covered = true;
@@ -92,6 +89,13 @@ pub(super) fn find(
     refused(format!(
         "{dir_name}: no segment holds LSN {checkpoint}, where the redo of the base copy begins: innokit redo verify shows what there is"
     ))
+}
+
+/// The LSN that blocks must reach for a log with this checkpoint. If a log ends with a full block, its end is after the header of the next
+/// block, which does not exist. The same is true of a log without records.
+pub(super) fn needed_to(checkpoint: Lsn) -> Lsn {
+    let start = block_start(checkpoint);
+    if checkpoint.0 == start.0 + LOG_BLOCK_HDR_SIZE as u64 { start } else { checkpoint }
 }
 
 /// Runs of segments that continue each other, oldest first.

@@ -27,7 +27,7 @@ use redo::verify_mysql;
 
 use super::super::durable::{make_directories, make_like, sync_directory_of};
 use super::super::error::{RecoverError, Result, damaged, failed, locked_out, refused};
-use super::archived_mysql::{ArchivedEnd, find};
+use super::archived_mysql::{ArchivedEnd, find, needed_to};
 use super::verify::{verify_end, verify_stretch};
 use crate::source::mysql_log::{MySqlLog, MySqlLogError};
 use crate::source::read_up_to;
@@ -189,7 +189,9 @@ impl MySqlRedo {
             let stretch = segment.offset..segment.offset + segment.len;
             verify_stretch(&file.file, &file.path, stretch, &mut verifier, &self.name())?;
         }
-        verify_end(verifier, self.log.checkpoint.lsn, &self.name())
+        // A server's own log has the block of its checkpoint, even if nothing else is in it. An archive has only blocks with records.
+        let checkpoint = self.log.checkpoint.lsn;
+        verify_end(verifier, if self.archived.is_some() { needed_to(checkpoint) } else { checkpoint }, &self.name())
     }
 
     /// For messages.
