@@ -219,7 +219,7 @@ fn a_crashed_datadir_is_recovered_alike_from_its_log_and_from_an_archive_of_it()
 
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
-fn what_a_killed_recovery_with_an_archive_leaves_is_refused_by_name() {
+fn what_a_killed_recovery_of_a_copy_leaves_is_refused_by_name() {
     killed_copies_are_refused("mariadb-16k-crashed");
 }
 

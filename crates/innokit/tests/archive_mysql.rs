@@ -275,6 +275,6 @@ fn a_crashed_datadir_of_mysql_is_recovered_alike_from_its_log_and_from_an_archiv
 
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
-fn what_a_killed_recovery_of_mysql_with_an_archive_leaves_is_refused_by_name() {
+fn what_a_killed_recovery_of_a_copy_of_mysql_leaves_is_refused_by_name() {
     killed_copies_are_refused("mysql-16k-crashed");
 }
