@@ -284,7 +284,7 @@ fn new_files_need_no_shadow_and_are_durable_once_finished() {
         rewriter.finish().unwrap();
         assert_eq!(device.counts().syncs - before.syncs, u64::from(FILES), "{workers} workers");
         assert!(device.contents(SHADOW).is_empty());
-        // What is not durable is lost or torn now.
+        // The device has lost or torn everything that was not durable.
         let device = device.reopen(1);
         assert!(contents(&device) == contents(&expected), "{workers} workers, overlap: {overlap}");
     }

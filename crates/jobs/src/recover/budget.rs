@@ -42,6 +42,11 @@ impl Budget {
         Self { plan_and_redo: self.plan_and_redo - prefetched, prefetched, ..self }
     }
 
+    /// Bytes that the plan may take together with all redo, if one round may apply all of it; otherwise 0, so that no redo is kept.
+    pub fn at_once(&self, round: u64) -> usize {
+        if round == u64::MAX { self.plan_and_redo } else { 0 }
+    }
+
     /// The bytes left for the redo of one part of the pages.
     pub fn redo(&self, plan: &RecoverPlan) -> usize {
         self.plan_and_redo.saturating_sub(plan.wanted.memory())

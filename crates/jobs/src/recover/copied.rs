@@ -30,7 +30,7 @@ pub(super) fn recover_copy(datadir: &Path, to: &Path, options: &RecoverOptions, 
     let _lock = Lock::take(datadir, Sharing::Shared)?;
     let budget = Budget::of(options.memory);
     let mut log = open_log(datadir, false, options, keys)?;
-    let at_once = if options.round == u64::MAX { budget.plan_and_redo } else { 0 };
+    let at_once = budget.at_once(options.round);
     // Planned before it is copied: the copy may be large, and recovery may be impossible.
     let wanted = Wanted::read(&log, budget.plan, at_once, options.until)?;
     let (wanted, files_outside) = if datadir.join(SHADOW_NAME).exists() {

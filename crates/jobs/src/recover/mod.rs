@@ -262,7 +262,7 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
     let _lock = Lock::take(datadir, Sharing::Exclusive)?;
     let log = open_log(datadir, true, options, keys)?;
     let (budget, prefetcher) = begin(datadir, &log, options);
-    let at_once = if options.round == u64::MAX { budget.plan_and_redo } else { 0 };
+    let at_once = budget.at_once(options.round);
     let wanted = Wanted::read_beside(&log, budget.plan, at_once, options.until, prefetcher.as_ref())?;
     unfinished::mark_or_refuse(datadir, options.redo.is_some())?;
     let replayed = shadow::finish_interrupted(datadir, shadow_tag(datadir, &wanted, options, keys)?)?;
