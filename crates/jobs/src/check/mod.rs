@@ -8,6 +8,7 @@ mod archive;
 mod binlog;
 mod delta;
 mod doublewrite;
+mod empty;
 pub(crate) mod examined;
 mod fate;
 mod file_state;

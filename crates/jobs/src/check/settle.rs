@@ -28,8 +28,7 @@ use crate::source::datadir::Inventory;
 use crate::source::name::NameHint;
 use crate::source::redo_log::{RedoLogs, UNPREPARED};
 use crate::tree::FoundFile;
-use crate::tree::Tablespace;
-use crate::tree::space::SpaceFile;
+use crate::tree::transactions::OpenTransactions;
 use crate::verdict::{self, Case, Mark, Marks};
 
 /// Pages of one finding that are assigned to tables one by one, at most.
@@ -65,6 +64,8 @@ pub(super) fn settle(
         live,
         unflushed: Vec::new(),
         ends: LogEnds::new(wish.keys),
+        open: OpenTransactions::new(wish.keys),
+        empty: None,
     };
     let vanished = inventory.vanished.iter().map(|passed| (passed, live));
     for (passed, is_expected) in inventory.failed.iter().map(|passed| (passed, false)).chain(vanished) {
@@ -136,7 +137,7 @@ impl Settling<'_> {
             return hurt;
         }
         let known = self.done.iter().filter(|done| done.member.is_none() && !done.gone);
-        let held: Vec<Held> = known.filter_map(tablespace).collect();
+        let held: Vec<Held> = known.filter_map(SettledFile::tablespace).collect();
         for catalog in catalogs {
             for found in catalog.findings(&held, &mut self.redo, self.live) {
                 let finding = about(&found.path, found.reason, found.severity, found.message);
@@ -398,16 +399,6 @@ impl Settling<'_> {
             effort: crate::report::document::Effort::default(),
         }
     }
-}
-
-/// The tablespace that starts with this file; `None` if the file continues another.
-fn tablespace(done: &SettledFile) -> Option<Held> {
-    let (candidate, part) = (&done.candidate, &done.head.as_ref().ok()?.part);
-    let pages = u32::try_from(part.pages_in(candidate.len)).unwrap_or(u32::MAX);
-    let file = SpaceFile::of(candidate.path.clone(), FileId(0), 0, pages);
-    let (format, header, key) = (part.format, part.header, part.key.clone());
-    let space = Tablespace { format, header, key, files: vec![file] };
-    (part.first_page == 0).then(|| Held { space, roots: done.tally.roots.clone(), newest: done.tally.newest })
 }
 
 /// Findings about a file: their page says where something begins.

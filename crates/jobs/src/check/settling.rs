@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use flow::FileId;
+
+use super::empty::EmptyIndexes;
 use super::examined::{Log, Member};
 use super::fate;
 use super::file_state::{FileTally, Known};
@@ -11,8 +14,12 @@ use super::findings::Findings;
 use super::log_ends::LogEnds;
 use super::portion::Share;
 use super::usage::{Usage, UsageMap};
+use crate::source::catalog::Held;
 use crate::source::datadir::{Candidate, Inventory};
 use crate::source::redo_log::RedoLogs;
+use crate::tree::Tablespace;
+use crate::tree::space::SpaceFile;
+use crate::tree::transactions::OpenTransactions;
 
 /// One file with all its sums.
 pub(super) struct SettledFile {
@@ -33,6 +40,18 @@ pub(super) struct SettledFile {
     pub gone: bool,
 }
 
+impl SettledFile {
+    /// The tablespace that starts with this file; `None` if the file continues another.
+    pub fn tablespace(&self) -> Option<Held> {
+        let (candidate, part) = (&self.candidate, &self.head.as_ref().ok()?.part);
+        let pages = u32::try_from(part.pages_in(candidate.len)).unwrap_or(u32::MAX);
+        let file = SpaceFile::of(candidate.path.clone(), FileId(0), 0, pages);
+        let (format, header, key) = (part.format, part.header, part.key.clone());
+        let space = Tablespace { format, header, key, files: vec![file] };
+        (part.first_page == 0).then(|| Held { space, roots: self.tally.roots.clone(), newest: self.tally.newest })
+    }
+}
+
 /// A tablespace: its files in order, by file number.
 pub(super) struct SettledSpace {
     pub files: Vec<u32>,
@@ -50,4 +69,7 @@ pub(super) struct Settling<'i> {
     /// Files that the server has created but not yet written.
     pub unflushed: Vec<PathBuf>,
     pub ends: LogEnds<'i>,
+    pub open: OpenTransactions<'i>,
+    /// Those of the file asked about last.
+    pub empty: Option<EmptyIndexes>,
 }

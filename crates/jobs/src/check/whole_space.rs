@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use format::{Family, Scheme, SpaceHeader};
 
+use super::empty::EmptyIndexes;
 use super::file_state::Known;
 use super::late;
 use super::settling::{SettledFile, SettledSpace, Settling};
@@ -16,6 +17,7 @@ use crate::report::document::{Finding, Severity};
 use crate::source::datadir::Candidate;
 use crate::source::files;
 use crate::source::name::NameHint;
+use crate::source::redo_log::datadirs_of;
 use crate::source::space::SpacePart;
 use crate::source::system;
 
@@ -102,11 +104,27 @@ impl Settling<'_> {
         let mut message = "all zeros, but in use by the extent descriptors: the content is lost".to_owned();
         if severity == Severity::Notice {
             "all zeros, but in use: not flushed yet, not verified".clone_into(&mut message);
+        } else if let Some(open) =
+            (severity == Severity::Damage).then(|| self.not_yet_filled(file, page, pages)).flatten()
+        {
+            severity = Severity::Undecided;
+            message = format!("all zeros, but in use by an index without records, perhaps for a bulk insert; {open}");
         } else {
             append(&mut message, recovery.as_deref(), "crash recovery may yet fill it");
         }
         let finding = about(&path, FindingCode::ZERO_PAGE_IN_USE, severity, message);
         self.offer(file, Finding { page: Some(page), pages: u64::from(pages), ..finding });
+    }
+
+    /// What the open transactions leave undecided, if a bulk insert may have allocated these pages.
+    fn not_yet_filled(&mut self, file: u32, page: u32, pages: u32) -> Option<String> {
+        let done = self.done.get(file as usize).filter(|done| done.member.is_none())?;
+        let open = self.open.waiting_in(&datadirs_of(&done.candidate.path))?.to_owned();
+        if self.empty.as_ref().is_none_or(|empty| empty.file != file) {
+            self.empty = Some(EmptyIndexes::of(file, &done.tablespace()?.space));
+        }
+        let empty = self.empty.as_ref()?;
+        (page..page.saturating_add(pages)).all(|page| empty.own(page)).then_some(open)
     }
 
     fn file_with(&self, space: &SettledSpace, page: u32) -> Option<u32> {

@@ -173,9 +173,9 @@ impl RedoLogs {
     }
 }
 
-/// Why a file named in MySQL's DDL log is left undecided.
+/// Why a file that a statement was changing is left undecided.
 pub(crate) const IN_DDL: &str =
-    "a crash interrupted a statement that changes this file; MySQL finishes or undoes it when it starts";
+    "a crash interrupted a statement that changes this file; the server finishes or undoes it when it starts";
 
 /// The directories that may be a tablespace's datadir, nearest first.
 pub(crate) fn datadirs_of(path: &Path) -> Vec<PathBuf> {

@@ -1,7 +1,7 @@
 //! From trees to tables: compares rows with entries, names the findings, and asks whether the redo log may still repair any of it.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use format::keyring::KeyStore;
@@ -28,8 +28,9 @@ use crate::source::datadir::{Inventory, Passed};
 use crate::source::keys::NO_KEY;
 use crate::source::name::table_of_path;
 use crate::source::redo_log::{RedoLogs, datadirs_of};
+use crate::tree::transactions::OpenTransactions;
 use crate::tree::walk::Depth;
-use crate::tree::{Opener, Root, Rule, TreeFinding, TreeReport, transactions};
+use crate::tree::{Opener, Root, Rule, TreeFinding, TreeReport};
 use crate::verdict::{self, HurtTree, Mark};
 
 /// Finding codes that mean nothing could be decided.
@@ -47,6 +48,12 @@ struct Tree<'t> {
 }
 
 impl Tree<'_> {
+    /// Whether a rollback may remove all that the tree contains: a tree missing from the dictionary may be an index that an interrupted
+    /// ALTER was building, and an empty root may be that of a bulk insert, which fills all other pages first.
+    fn may_go(&self) -> bool {
+        self.named.is_none() || self.root.is_empty
+    }
+
     fn rows(&self) -> u64 {
         let counts = &self.walked.report.counts;
         counts.records - counts.deleted
@@ -88,15 +95,13 @@ struct Settling<'s> {
     report: TableReport,
     redo: RedoLogs,
     options: &'s TableOptions,
-    keys: &'s KeyStore,
     path: String,
     recovery: Option<String>,
     /// The directories that may be the tablespace's datadir.
     datadirs: Vec<PathBuf>,
     /// The ends of logs that have work to do.
     ends: LogEnds<'s>,
-    /// For each datadir asked about, what its open transactions leave undecided.
-    open: HashMap<PathBuf, Option<String>>,
+    open: OpenTransactions<'s>,
 }
 
 /// Rules that a transaction still to be rolled back may break.
@@ -122,8 +127,8 @@ pub(super) fn settle(
         effort: Effort::default(),
     };
     let (redo, path, datadirs) = (RedoLogs::new(false), String::new(), Vec::new());
-    let (ends, open) = (LogEnds::new(keys), HashMap::new());
-    let mut settling = Settling { report, redo, options, keys, path, recovery: None, datadirs, ends, open };
+    let (ends, open) = (LogEnds::new(keys), OpenTransactions::new(keys));
+    let mut settling = Settling { report, redo, options, path, recovery: None, datadirs, ends, open };
     settling.redo.say_in_ddl(catalogs.iter().flat_map(Catalog::in_ddl));
     for (subject, walked) in subjects.iter().zip(walked) {
         settling.subject(subject, walked, definitions);
@@ -231,7 +236,11 @@ impl Settling<'_> {
                 self.finding(
                     finding,
                     named
-                        .map(|(table, name)| TreeLabel { table: Some(table), index: Some(name), index_id: None })
+                        .map(|(table, name)| TreeLabel {
+                            table: Some(table),
+                            index: Some(name),
+                            ..TreeLabel::default()
+                        })
                         .unwrap_or_default(),
                 );
             }
@@ -290,7 +299,7 @@ impl Settling<'_> {
             let has_unread_only = tree.walked.report.findings_total == 0 && !tree.lacks();
             let lacking = tree.lacks().then_some(Rule::RowWithoutEntry.code());
             let rules = tree.walked.report.findings.iter().map(|finding| finding.rule).chain(lacking);
-            let severity = if has_unread_only { Severity::Undecided } else { self.worst(rules, tree.named.is_none()) };
+            let severity = if has_unread_only { Severity::Undecided } else { self.worst(rules, tree.may_go()) };
             let mark =
                 |(page_no, is_lost): (&u32, &bool)| (*page_no, Mark { is_lost: *is_lost, severity, index_id: None });
             let marks = tree.walked.report.hurt.iter().map(mark).collect();
@@ -346,7 +355,7 @@ impl Settling<'_> {
         let hidden = report.findings_total - report.findings.len() as u64;
         // Assume that unlisted findings are like the last listed one.
         let last = report.findings.last().map(|finding| finding.rule);
-        let severity = self.severity(last, tree.named.is_none()).0;
+        let severity = self.severity(last, tree.may_go()).0;
         self.count(hidden, severity);
         if report.counts.unverifiable > 0 {
             let message = format!("{} pages are {NO_KEY}", report.counts.unverifiable);
@@ -360,51 +369,34 @@ impl Settling<'_> {
     fn of_tree(&mut self, finding: &TreeFinding, tree: &Tree<'_>) {
         let table = tree.named.as_ref().and_then(|named| named.table.as_deref());
         let name = tree.named.as_ref().and_then(|named| named.name.as_deref());
-        self.finding(finding, TreeLabel { table, index: name, index_id: Some(tree.root.index_id) });
+        self.finding(
+            finding,
+            TreeLabel { table, index: name, index_id: Some(tree.root.index_id), may_go: tree.may_go() },
+        );
     }
 
     /// How severe a broken rule is here, and why it may not be damage.
     ///
-    /// A tree missing from the dictionary may be an index that an interrupted ALTER was building: the rollback drops it, whatever it
-    /// contains.
-    fn severity(&mut self, rule: Option<FindingCode>, is_unknown: bool) -> (Severity, Option<String>) {
+    /// If transactions wait to be rolled back, so may a tree as a whole (`may_go`), whatever it contains.
+    fn severity(&mut self, rule: Option<FindingCode>, may_go: bool) -> (Severity, Option<String>) {
         if rule.is_some_and(|rule| UNDECIDED.contains(&rule)) {
             return (Severity::Undecided, None);
         }
         if let Some(log) = &self.recovery {
             return (Severity::Undecided, Some(format!("{log}: crash recovery may yet repair it")));
         }
-        let may_be_open = is_unknown || OF_ROWS.iter().any(|of_rows| Some(of_rows.code()) == rule);
-        let open = if may_be_open { self.open_transactions() } else { None };
+        let may_be_open = may_go || OF_ROWS.iter().any(|of_rows| Some(of_rows.code()) == rule);
+        let open = if may_be_open { self.open.waiting_in(&self.datadirs) } else { None };
         match open {
-            Some(why) => (Severity::Undecided, Some(why)),
+            Some(why) => (Severity::Undecided, Some(why.to_owned())),
             None => (Severity::Damage, None),
         }
     }
 
     /// The severity of the worst of some broken rules.
-    fn worst(&mut self, mut rules: impl Iterator<Item = FindingCode>, is_unknown: bool) -> Severity {
-        let is_damage = rules.any(|rule| self.severity(Some(rule), is_unknown).0 == Severity::Damage);
+    fn worst(&mut self, mut rules: impl Iterator<Item = FindingCode>, may_go: bool) -> Severity {
+        let is_damage = rules.any(|rule| self.severity(Some(rule), may_go).0 == Severity::Damage);
         if is_damage { Severity::Damage } else { Severity::Undecided }
-    }
-
-    /// What open transactions leave undecided in this datadir.
-    fn open_transactions(&mut self) -> Option<String> {
-        for dir in self.datadirs.clone() {
-            let keys = self.keys;
-            let open = self.open.entry(dir).or_insert_with_key(|dir| match transactions::open_in(dir, keys)? {
-                Ok(0) => None,
-                Ok(1) => Some("1 transaction waits to be rolled back: the server does that when it starts".to_owned()),
-                Ok(count) => {
-                    Some(format!("{count} transactions wait to be rolled back: the server does that when it starts"))
-                }
-                Err(why) => Some(format!("it is unknown whether transactions wait to be rolled back: {why}")),
-            });
-            if open.is_some() {
-                return open.clone();
-            }
-        }
-        None
     }
 
     fn count(&mut self, findings: u64, severity: Severity) {
@@ -450,7 +442,7 @@ impl Settling<'_> {
     }
 
     fn finding(&mut self, finding: &TreeFinding, label: TreeLabel<'_>) {
-        let weight = self.severity(Some(finding.rule), label.index_id.is_some() && label.index.is_none());
+        let weight = self.severity(Some(finding.rule), label.may_go);
         self.weighed(finding, label, weight);
     }
 
@@ -534,6 +526,8 @@ struct TreeLabel<'n> {
     table: Option<&'n str>,
     index: Option<&'n str>,
     index_id: Option<u64>,
+    /// See [`Tree::may_go`].
+    may_go: bool,
 }
 
 /// The finding as damage; whether recovery may still repair it is decided elsewhere.
@@ -565,6 +559,7 @@ pub(super) fn tell(watcher: &Watcher, tree: KnownTree<'_, '_>, report: &TreeRepo
         table: tree.named.and_then(|named| named.table.as_deref()),
         index: tree.named.and_then(|named| named.name.as_deref()),
         index_id: Some(tree.root.index_id),
+        may_go: false,
     };
     let is_pending = RedoLogs::new(false).pending_for(tree.known.space.path()).is_some();
     let severity = if is_pending { Severity::Undecided } else { Severity::Damage };

@@ -170,7 +170,16 @@ mod tests {
 
     fn root() -> Root {
         let image = Vec::new().into();
-        Root { page_no: 3, index_id: 1, level: 0, leaf_segment: Some(2), top_segment: Some(1), pages: 0, image }
+        Root {
+            page_no: 3,
+            index_id: 1,
+            level: 0,
+            is_empty: false,
+            leaf_segment: Some(2),
+            top_segment: Some(1),
+            pages: 0,
+            image,
+        }
     }
 
     #[test]

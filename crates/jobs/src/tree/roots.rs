@@ -16,6 +16,8 @@ pub struct Root {
     pub index_id: u64,
     /// Its level: the number of levels less one.
     pub level: u16,
+    /// Whether it is a leaf without records: nothing leads to any other page of its segments.
+    pub is_empty: bool,
     /// The leaf segment.
     pub leaf_segment: Option<u64>,
     /// The segment of all other pages. It includes the root, whatever its level.
@@ -91,5 +93,6 @@ fn root_at(
         .chain(top)
         .map(|segment| segment.fragments.len() as u64 + size(segment.not_full) + size(segment.full));
     let (index_id, level, pages) = (page.index_id(), page.level(), pages.sum());
-    Ok(Some(Root { page_no, index_id, level, leaf_segment, top_segment, pages, image }))
+    let is_empty = page.is_leaf() && page.record_count() == 0;
+    Ok(Some(Root { page_no, index_id, level, is_empty, leaf_segment, top_segment, pages, image }))
 }

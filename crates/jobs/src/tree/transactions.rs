@@ -2,8 +2,8 @@
 //! Until it has rolled back the transactions that a crash interrupted, some rows and entries disagree even after recovery. That is not
 //! damage.
 
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
 
 use flow::FileId;
 use format::keyring::KeyStore;
@@ -25,6 +25,40 @@ use crate::source::system;
 /// Why an undo log could not be read, as a clause.
 pub fn open_in(dir: &Path, keys: &KeyStore) -> Option<Result<u64, String>> {
     Some(numbers_in(dir, keys)?.map(|numbers| numbers.len() as u64))
+}
+
+/// What open transactions leave undecided, asked once for each datadir.
+#[derive(Debug)]
+pub struct OpenTransactions<'k> {
+    keys: &'k KeyStore,
+    by_dir: HashMap<PathBuf, Option<String>>,
+}
+
+impl<'k> OpenTransactions<'k> {
+    /// Nothing has been asked yet.
+    #[must_use]
+    pub fn new(keys: &'k KeyStore) -> Self {
+        Self { keys, by_dir: HashMap::new() }
+    }
+
+    /// A clause about the transactions that wait to be rolled back in the first of `dirs` that has any; `None` if there are none.
+    pub fn waiting_in(&mut self, dirs: &[PathBuf]) -> Option<&str> {
+        for dir in dirs {
+            if !self.by_dir.contains_key(dir) {
+                self.by_dir.insert(dir.clone(), open_in(dir, self.keys).and_then(waiting));
+            }
+        }
+        dirs.iter().find_map(|dir| self.by_dir.get(dir)?.as_deref())
+    }
+}
+
+fn waiting(open: Result<u64, String>) -> Option<String> {
+    match open {
+        Ok(0) => None,
+        Ok(1) => Some("1 transaction waits to be rolled back: the server does that when it starts".to_owned()),
+        Ok(count) => Some(format!("{count} transactions wait to be rolled back: the server does that when it starts")),
+        Err(why) => Some(format!("it is unknown whether transactions wait to be rolled back: {why}")),
+    }
 }
 
 /// The ids of the open transactions in the datadir `dir`; `None` if it is not a datadir.

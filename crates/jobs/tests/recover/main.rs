@@ -12,6 +12,7 @@
     reason = "helpers of tests fail the test"
 )]
 
+mod bulk;
 mod encrypted;
 #[path = "../redo_apply/load.rs"]
 mod load;

@@ -113,9 +113,14 @@ impl Server {
         assert!(self.client(sql).wait().expect("ends").success(), "the statements run");
     }
 
-    /// A client that runs the statements in a file.
+    /// A client that runs the statements.
     fn client(&self, sql: &str) -> Child {
-        let file = self.0.with_extension("sql");
+        self.client_of("sql", sql)
+    }
+
+    /// A client that runs the statements, one of several at a time with different names.
+    pub fn client_of(&self, name: &str, sql: &str) -> Child {
+        let file = self.0.with_extension(name);
         fs::write(&file, sql).expect("writes");
         let mut command = Command::new(repository().join("scripts/server.sh"));
         command.args([self.1, "sql", self.path()]).stdin(fs::File::open(&file).expect("opens"));

@@ -34,6 +34,8 @@ pub(super) struct Entry {
     pub is_discarded: bool,
     /// Created by an ALTER TABLE that has not finished.
     pub is_intermediate: bool,
+    /// An index in it is still being built, by a statement that has not finished. Not known from MySQL's own dictionary.
+    pub is_being_indexed: bool,
 }
 
 /// A note of MySQL's DDL log.
@@ -80,8 +82,17 @@ pub(super) struct TreeAt {
 
 impl Entry {
     pub fn new(name: String, space: u32, holds: Holds) -> Self {
-        let (files, trees) = (Vec::new(), Vec::new());
-        Self { name, space, holds, files, twin: None, trees, is_discarded: false, is_intermediate: false }
+        Self {
+            name,
+            space,
+            holds,
+            files: Vec::new(),
+            twin: None,
+            trees: Vec::new(),
+            is_discarded: false,
+            is_intermediate: false,
+            is_being_indexed: false,
+        }
     }
 
     /// For messages: `table shop.orders`, `tablespace general`.

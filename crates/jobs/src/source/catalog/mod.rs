@@ -81,7 +81,15 @@ impl Catalog {
     #[must_use]
     pub fn in_ddl(&self) -> Vec<PathBuf> {
         let Says::All(dictionary) = &self.says else { return Vec::new() };
-        self.files_in_ddl(dictionary).files().map(Path::to_path_buf).collect()
+        let mut files: Vec<PathBuf> = self.files_in_ddl(dictionary).files().map(Path::to_path_buf).collect();
+        if !dictionary.is_in_files {
+            // MariaDB logs no such steps: the names tell. The index or the table is dropped when the server starts. A crash may also
+            // come between the creation of the file and that of the dictionary's row.
+            let unfinished = dictionary.entries.iter().filter(|entry| entry.is_being_indexed || entry.is_intermediate);
+            files.extend(unfinished.flat_map(|entry| entry.files.iter().cloned()));
+            files.extend(self.names.iter().filter(|path| is_intermediate(path)).cloned());
+        }
+        files
     }
 
     fn files_in_ddl(&self, dictionary: &Dictionary) -> FilesInDdl {
@@ -157,6 +165,12 @@ fn unbegun_truncation(note: PathBuf) -> CatalogFinding {
         severity: Severity::Undecided,
         message: message.to_owned(),
     }
+}
+
+/// Whether the file is that of a table that an ALTER TABLE creates to replace another.
+fn is_intermediate(path: &Path) -> bool {
+    let stem = path.file_stem().and_then(|stem| stem.to_str());
+    NameHint::of(path) == NameHint::Table && stem.is_some_and(|stem| stem.starts_with(old::INTERMEDIATE))
 }
 
 fn is_undecided(finding: &CatalogFinding) -> bool {

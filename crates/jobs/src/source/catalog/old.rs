@@ -22,7 +22,9 @@ const NONE: u32 = u32::MAX;
 const INDEX_FULLTEXT: u32 = 32;
 /// The table that records the paths of tablespaces.
 const SYS_DATAFILES: &str = "SYS_DATAFILES";
-/// Prefix of the name of an index under construction.
+/// Prefix of the name of a table that an ALTER TABLE creates to replace another.
+pub(super) const INTERMEDIATE: &str = "#sql";
+/// Prefix of the name of an index under construction: the byte 0xFF, which is not UTF-8.
 const BEING_BUILT: char = '\u{FFFD}';
 
 /// Reads the dictionary in `system`, which is the system tablespace, for the datadir `root`.
@@ -53,22 +55,27 @@ pub(super) fn read(system: &Tablespace, root: &Path) -> Result<Dictionary, Strin
     let mut in_system = Entry::new("innodb_system".to_owned(), 0, Holds::System);
     in_system.files = system.files.iter().map(|file| file.path.clone()).collect();
     for table in tables {
-        let trees = trees(&table, indexes.get(&table.id).map_or(&[][..], Vec::as_slice));
+        let own = indexes.get(&table.id).map_or(&[][..], Vec::as_slice);
+        let (trees, is_being_indexed) = (trees(&table, own), own.iter().any(is_being_built));
         if table.space.0 == 0 {
             in_system.trees.extend(trees);
+            in_system.is_being_indexed |= is_being_indexed;
             continue;
         }
         if let Some(file) = files.get(&table.space.0) {
             let shared =
                 || Entry { files: vec![root.join(file)], ..Entry::new(stem_of(file), table.space.0, Holds::Several) };
-            general.entry(table.space.0).or_insert_with(shared).trees.extend(trees);
+            let general = general.entry(table.space.0).or_insert_with(shared);
+            general.trees.extend(trees);
+            general.is_being_indexed |= is_being_indexed;
             continue;
         }
         entries.push(Entry {
             files: vec![place(root, &table.name)],
             trees,
             is_discarded: table.is_discarded,
-            is_intermediate: last_of(&table.name).starts_with("#sql"),
+            is_intermediate: last_of(&table.name).starts_with(INTERMEDIATE),
+            is_being_indexed,
             ..Entry::new(shown(&table.name), table.space.0, Holds::Table)
         });
     }
@@ -108,9 +115,8 @@ fn stem_of(file: &Path) -> String {
 }
 
 fn trees(table: &SysTable, indexes: &[SysIndex]) -> Vec<TreeAt> {
-    let rooted = |index: &&SysIndex| {
-        index.kind & INDEX_FULLTEXT == 0 && index.root.root.0 != NONE && !index.name.starts_with(BEING_BUILT)
-    };
+    let rooted =
+        |index: &&SysIndex| index.kind & INDEX_FULLTEXT == 0 && index.root.root.0 != NONE && !is_being_built(index);
     let tree = |index: &SysIndex| TreeAt {
         table: shown(&table.name),
         index: index.name.clone(),
@@ -118,6 +124,10 @@ fn trees(table: &SysTable, indexes: &[SysIndex]) -> Vec<TreeAt> {
         page: index.root.root.0,
     };
     indexes.iter().filter(rooted).map(tree).collect()
+}
+
+fn is_being_built(index: &SysIndex) -> bool {
+    index.name.starts_with(BEING_BUILT)
 }
 
 /// The undo tablespaces with rollback segments. Their files are identified by space id, not by name.
