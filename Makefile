@@ -19,7 +19,7 @@ test-ecosystem: servers cloud datadirs ## buckets on an S3 server; the Python pa
 wheel: ## the Python package of the last commit, into target/wheels; the same commit gives the same bytes: make wheel ARCHITECTURES="x86_64 aarch64"
 	scripts/wheel.sh $(ARCHITECTURES)
 
-test-wheel: ## build it twice, compare, and install it in clean systems (`make test-ecosystem` does so without optimisation)
+test-wheel: ## build it twice, compare, and install it in clean systems (`make test-ecosystem` builds and installs it once, without optimisation)
 	scripts/test-wheel.sh
 
 test-arm: ## the tests that need no server, built for AArch64 and run under emulation: make test-arm CRATES="format flow" (all if not given)

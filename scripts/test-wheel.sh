@@ -8,7 +8,7 @@
 #   Debian's apt and root; without them this part is left out, and says so.
 # - Its library finds every libc symbol in glibc 2.31 too, if scripts/install-servers.sh has fetched a server with that version.
 #
-# quick: for .ci/run: built without optimisation, and only for this machine's processor; otherwise the same as the users' wheels.
+# quick: for .ci/run: built once, without optimisation, and only for this machine's processor; otherwise the same as the users' wheels.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/debian.sh
@@ -32,8 +32,7 @@ build() {
 
 again() {
     local architecture
-    say "building each wheel twice"
-    build "$work/one"
+    say "building each wheel again"
     (umask 077; TZ=Pacific/Auckland LC_ALL=C.UTF-8 build "$work/in/another/directory")
     for architecture in "${architectures[@]}"; do
         take "$architecture"
@@ -186,7 +185,9 @@ fi
 rm -rf "$work"
 mkdir -p "$work"
 build_environment
-again
+say "building: ${architectures[*]}"
+build "$work/one"
+[ -n "${1:-}" ] || again
 take "${architectures[0]}"
 tag
 old_glibc

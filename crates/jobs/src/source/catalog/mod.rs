@@ -292,9 +292,9 @@ impl Catalog {
         compare.findings
     }
 
-    /// A path in the datadir, for asking about its log.
+    /// A path in the datadir, for asking about its log. No tablespace's: of one, more may be pending than of the others.
     fn probe(&self) -> PathBuf {
-        self.root.join("ibdata1")
+        self.root.join("ib_logfile0")
     }
 
     /// The tablespace read again if there was a finding at its path; otherwise unchanged.
