@@ -21,6 +21,7 @@ use crate::check::log_ends::LogEnds;
 use crate::finding_code::FindingCode;
 use crate::report::document::{Pending, Severity, SkippedFile};
 use crate::report::file_kind::FileKind;
+use crate::report::hurt::{Action, Hurt};
 use crate::report::shown;
 use crate::report::watcher::{Found, Watcher};
 use crate::source::catalog::{Catalog, CatalogFinding, Held};
@@ -298,8 +299,11 @@ impl Settling<'_> {
         for tree in trees.iter().filter(|tree| tree.is_hurt()) {
             let has_unread_only = tree.walked.report.findings_total == 0 && !tree.lacks();
             let lacking = tree.lacks().then_some(Rule::RowWithoutEntry.code());
-            let rules = tree.walked.report.findings.iter().map(|finding| finding.rule).chain(lacking);
-            let severity = if has_unread_only { Severity::Undecided } else { self.worst(rules, tree.may_go()) };
+            let rules = || tree.walked.report.findings.iter().map(|finding| finding.rule).chain(lacking);
+            let severity = if has_unread_only { Severity::Undecided } else { self.worst(rules(), tree.may_go()) };
+            // All of it is undecided only because transactions wait to be rolled back, or recovery is pending: see below.
+            let is_put_off =
+                severity == Severity::Undecided && !has_unread_only && !rules().any(|rule| UNDECIDED.contains(&rule));
             let mark =
                 |(page_no, is_lost): (&u32, &bool)| (*page_no, Mark { is_lost: *is_lost, severity, index_id: None });
             let marks = tree.walked.report.hurt.iter().map(mark).collect();
@@ -315,7 +319,8 @@ impl Settling<'_> {
                 rows_missing: self.missing(known, tree, trees),
                 is_table_hurt: rows_of.is_some_and(|rows| !rows.walked.report.hurt.is_empty()),
             };
-            rows.push(hurt.row(&self.path, &mut opener));
+            let row = hurt.row(&self.path, &mut opener);
+            rows.push(if is_put_off { Hurt { action: Action::StartServer, commands: Vec::new(), ..row } } else { row });
         }
         if let Some(awaits) = self.redo.awaits(&subject.path) {
             verdict::put_off(&mut rows, &subject.path, awaits);
