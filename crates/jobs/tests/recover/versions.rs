@@ -23,7 +23,7 @@ use crate::server::{Server, copy};
 use crate::{assert_recovered_as_by_the_server, assert_started_without_recovery, crashes, files_of, try_crash};
 
 pub const OLD: &str = "mariadb105";
-const NEW: &str = "mariadb118";
+pub const NEW: &str = "mariadb118";
 
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
