@@ -376,7 +376,12 @@ impl Settling<'_> {
         let name = tree.named.as_ref().and_then(|named| named.name.as_deref());
         self.finding(
             finding,
-            TreeLabel { table, index: name, index_id: Some(tree.root.index_id), may_go: tree.may_go() },
+            TreeLabel {
+                table,
+                index: name,
+                index_id: Some(tree.root.index_id),
+                may_go: name.is_none() || tree.may_go(),
+            },
         );
     }
 

@@ -43,12 +43,11 @@ impl<'k> OpenTransactions<'k> {
 
     /// A clause about the transactions that wait to be rolled back in the first of `dirs` that has any; `None` if there are none.
     pub fn waiting_in(&mut self, dirs: &[PathBuf]) -> Option<&str> {
-        for dir in dirs {
-            if !self.by_dir.contains_key(dir) {
-                self.by_dir.insert(dir.clone(), open_in(dir, self.keys).and_then(waiting));
-            }
-        }
-        dirs.iter().find_map(|dir| self.by_dir.get(dir)?.as_deref())
+        let (keys, by_dir) = (self.keys, &mut self.by_dir);
+        let mut ask =
+            |dir: &PathBuf| by_dir.entry(dir.clone()).or_insert_with(|| open_in(dir, keys).and_then(waiting)).is_some();
+        let first = dirs.iter().find(|dir| ask(dir))?;
+        self.by_dir.get(first)?.as_deref()
     }
 }
 
