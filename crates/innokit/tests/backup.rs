@@ -342,8 +342,11 @@ fn whatever_is_done_to_a_backup_its_verification_tells() {
         attack();
         let keys = server.of("keys.txt");
         fs::write(&keys, format!("1;{}\n", "5c".repeat(32))).expect("written");
-        let verified = ended(server.innokit().args(["backup", "verify", "bad", "--key-file"]).arg(keys));
+        let verified = ended(server.innokit().args(["backup", "verify", "bad", "--key-file"]).arg(&keys));
         assert!(verified.status == 1 && verified.text.contains(says), "{name}: {}{}", verified.text, verified.errors);
+        let restored = ended(server.innokit().args(["restore", "bad", "--to", "nothing", "--key-file"]).arg(keys));
+        let is_refused = restored.status == 1 && restored.errors.contains("not as it was backed up: ");
+        assert!(is_refused && !server.of("nothing").exists(), "{name}: {}{}", restored.text, restored.errors);
         fs::remove_dir_all(server.of("bad")).expect("removed");
     }
     let sound = server.run(&["backup", "verify", "set"]);

@@ -196,6 +196,17 @@ impl Manifest {
         written.map_err(|source| Error::Io { path, action: "writing the manifest", source })
     }
 
+    /// Reads the manifest of a backup that can be used, as [`read`](Self::read) does. `None` if there is no manifest, if the backup is void, or
+    /// if it is a datadir by now.
+    pub(crate) fn of_usable(set: &Path) -> Result<Option<(Self, bool)>, Error> {
+        if !is_there(set) {
+            return Ok(None);
+        }
+        let (manifest, is_sound) = Self::read(set)?;
+        let is_usable = matches!(manifest.state, BackupState::Complete | BackupState::Prepared);
+        Ok(is_usable.then_some((manifest, is_sound)))
+    }
+
     /// Reads the manifest. The flag says whether its checksum matches.
     ///
     /// # Errors

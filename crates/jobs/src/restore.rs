@@ -1,8 +1,8 @@
 //! `restore`: turns a backup into a datadir that a server can start on.
 //!
 //! ```text
-//! directory -----------------------+-> files compared with innokit's manifest, if it has one -> recover -> set the owner
-//! stream or tar archive, unpacked -+
+//! directory -> copied, its files compared with innokit's manifest if it has one -> recover -> set the owner
+//! stream or tar archive -> unpacked -> compared in the same way ------------------^
 //! directory and increments -> files of each set compared with its manifest -> merge into those of the last -> recover -> set the owner
 //! ```
 //!
@@ -189,15 +189,28 @@ fn from_archive(archive: &Path, options: &RestoreOptions) -> Result<Restored> {
 
 /// Recovers the backup in `set`, in place or in a copy, if its files are unchanged since it was taken.
 fn recovered(set: &Path, to: Option<PathBuf>, options: &RestoreOptions) -> Result<Restored> {
-    let taken = unchanged(set, &options.recover.keys.read()?)?;
-    let how = RecoverOptions { to, dry_run: false, ..options.recover.clone() };
-    let recovered = recover(set, &how)?;
-    let (manifest, files_verified) = taken.unzip();
-    let binlog = manifest.as_ref().and_then(|manifest| manifest.binlog.clone());
+    // A copy is compared while it is made, so that each file is read once.
+    let (taken, compared) = match &to {
+        Some(_) => (Manifest::of_usable(set)?.map(|(manifest, _)| manifest), 0),
+        None => unchanged(set, &options.recover.keys.read()?)?.map_or((None, 0), |(taken, files)| (Some(taken), files)),
+    };
+    let how = RecoverOptions { to, compare: true, dry_run: false, ..options.recover.clone() };
+    let recovered = recover(set, &how).map_err(|error| reason(error, set, &how))?;
+    let files_verified = compared + recovered.files_compared;
+    let binlog = taken.as_ref().and_then(|manifest| manifest.binlog.clone());
     let binlog = binlog.filter(|_| options.recover.redo.is_none());
-    let server_version = manifest.map(|manifest| manifest.server_version);
-    let files_verified = files_verified.unwrap_or(0);
+    let server_version = taken.map(|manifest| manifest.server_version);
     Ok(Restored { files_verified, recovered, server_version, binlog, ..Restored::default() })
+}
+
+/// Why a set was not recovered: if files were changed since it was taken, the error may be no more than a consequence of that.
+fn reason(error: RecoverError, set: &Path, how: &RecoverOptions) -> RestoreError {
+    let is_about_files = matches!(error, RecoverError::Damaged(_) | RecoverError::Refused(_) | RecoverError::Key(_));
+    if how.to.is_none() || !is_about_files {
+        return error.into();
+    }
+    let compared = how.keys.read().map_err(RestoreError::from).and_then(|keys| Ok(unchanged(set, &keys)?));
+    compared.err().unwrap_or_else(|| error.into())
 }
 
 /// Recovers the merged set in the datadir.

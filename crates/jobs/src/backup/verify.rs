@@ -185,13 +185,7 @@ fn verify_set(set: &Path, keys: &KeyFiles) -> Result<BackupReport> {
 /// The manifest of the backup in `set` and the number of its files, all of them unchanged since it was taken. `None` if innokit did not
 /// take it, if it is void, or if it is a datadir by now.
 pub(crate) fn unchanged(set: &Path, keys: &KeyStore) -> Result<Option<(Manifest, u64)>> {
-    if !set.join(MANIFEST).exists() {
-        return Ok(None);
-    }
-    let (manifest, is_sound) = Manifest::read(set)?;
-    if matches!(manifest.state, BackupState::Void | BackupState::Recovered) {
-        return Ok(None);
-    }
+    let Some((manifest, is_sound)) = Manifest::of_usable(set)? else { return Ok(None) };
     let mut problems = Vec::new();
     if !is_sound {
         problems.push(format!("{MANIFEST}: changed since it was written: its own checksum does not fit"));

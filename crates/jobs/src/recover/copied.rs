@@ -16,18 +16,20 @@ use super::log::RedoLog;
 use super::moment::shadow_tag;
 use super::options::RecoverOptions;
 use super::outside::Outside;
-use super::place::{self, Lock};
+use super::place::{self, Copying, Lock};
 use super::plan::RecoverPlan;
 use super::recovered::Recovered;
 use super::run::{Run, Writing, mark_closed, open_log};
 use super::shadow::SHADOW_NAME;
 use super::survey::Survey;
+use super::taken::Taken;
 use super::wanted::Wanted;
 use super::{outside, planning, shadow};
 
 /// Copies a datadir or a backup to `to`, which must be free, and recovers it there.
 pub(super) fn recover_copy(datadir: &Path, to: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<Recovered> {
     let _lock = Lock::take(datadir, Sharing::Shared)?;
+    let taken = if options.compare { Taken::of(datadir)? } else { None };
     let budget = Budget::of(options.memory);
     let mut log = open_log(datadir, false, options, keys)?;
     let at_once = budget.at_once(options.round);
@@ -40,7 +42,8 @@ pub(super) fn recover_copy(datadir: &Path, to: &Path, options: &RecoverOptions, 
         let RecoverPlan { wanted, outside, .. } = plan;
         (Some(wanted).filter(|wanted| log.backup.is_some() || wanted.names_only_inside()), outside)
     };
-    let logs = place::copy_but_logs(datadir, to, &files_outside)?;
+    let copying = Copying { from: datadir, to, taken: taken.as_ref() };
+    let logs = copying.all_but_logs(&files_outside)?;
     let _lock_of_copy = Lock::take(to, Sharing::Exclusive)?;
     // Names that lead outside mean the copied files from here on.
     log.outside = Outside::MovedIn;
@@ -50,11 +53,11 @@ pub(super) fn recover_copy(datadir: &Path, to: &Path, options: &RecoverOptions, 
     let run = Run { datadir: to, log: &log, options, keys, budget };
     let (recovered, ending) = run.change(plan, Writing::Copy)?;
     outside::refuse_left(to, keys)?;
-    place::copy_logs(datadir, to, &logs)?;
+    copying.logs(&logs)?;
     if let Some(ending) = ending {
         ending.write(&RedoLog::open(to, true, keys)?, Lsn(recovered.end_lsn))?;
     }
     place::sync(to)?;
     mark_closed(to)?;
-    Ok(Recovered { pieces_replayed: replayed, ..recovered })
+    Ok(Recovered { pieces_replayed: replayed, files_compared: taken.map_or(0, |taken| taken.len()), ..recovered })
 }

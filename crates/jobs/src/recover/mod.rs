@@ -31,6 +31,7 @@ mod doublewrite;
 mod durable;
 mod ending;
 mod error;
+mod file_copy;
 mod files;
 mod fresh;
 mod head;
@@ -58,6 +59,7 @@ mod space;
 mod stretches;
 mod survey;
 mod system;
+mod taken;
 mod timed;
 mod tuning;
 mod unfinished;
@@ -89,8 +91,8 @@ pub(crate) use self::log_names::LogNames;
 pub(crate) use self::moment::prove_archive;
 use self::moment::{shadow_tag, with_lsn_of};
 pub use self::options::RecoverOptions;
-use self::place::Lock;
 pub(crate) use self::place::is_free;
+use self::place::{Copying, Lock};
 #[doc(hidden)]
 pub use self::place::{copy as copy_datadir, walk as walk_datadir};
 use self::prefetch::Prefetcher;
@@ -99,6 +101,7 @@ use self::run::{Run, Writing, mark_closed, open_log};
 pub use self::shadow::SHADOW_NAME;
 #[doc(hidden)]
 pub use self::simulated::Simulated;
+use self::taken::Taken;
 #[doc(hidden)]
 pub use self::timed::{Clocked, on_clock};
 pub use self::tuning::Tuning;
@@ -225,7 +228,8 @@ fn finish_emptied(datadir: &Path, options: &RecoverOptions, end: Lsn) -> Result<
         _ if options.dry_run => {}
         Some(to) => {
             let _lock = Lock::take(datadir, Sharing::Shared)?;
-            place::copy(datadir, to, &[])?;
+            let taken = if options.compare { Taken::of(datadir)? } else { None };
+            Copying { from: datadir, to, taken: taken.as_ref() }.all(&[])?;
             outside::unmark(to)?;
             backup::mark_prepared(to)?;
         }

@@ -13,6 +13,8 @@ use crate::source::keys::KeyFiles;
 pub struct RecoverOptions {
     /// Recover a copy created here and leave the datadir unchanged.
     pub to: Option<PathBuf>,
+    /// While copying, compare the files of a backup that innokit took with its manifest, and refuse one that was changed. Only with `to`.
+    pub compare: bool,
     /// Incremental backups to put into the full one, in the order in which they were taken.
     pub increments: Vec<PathBuf>,
     /// Do everything except write.
@@ -46,6 +48,7 @@ impl Default for RecoverOptions {
         let (increments, keys) = (Vec::new(), KeyFiles::default());
         Self {
             to: None,
+            compare: false,
             increments,
             dry_run: false,
             until: None,

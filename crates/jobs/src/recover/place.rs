@@ -2,33 +2,29 @@
 
 use std::cmp::Reverse;
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read, Seek};
+use std::io;
 use std::num::NonZero;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use flow::lock::{Sharing, try_lock};
-use flow::{IoMode, run_workers};
-use rustix::fs::{SeekFrom, ioctl_ficlone};
-use rustix::io::Errno;
+use flow::run_workers;
 
 use super::durable::{make_directories, make_like};
 use super::error::{RecoverError, Result, failed, refused};
+use super::file_copy::copy_file;
+use super::taken::Taken;
 use super::{outside, unfinished};
-use crate::source::ahead::each_piece;
 use crate::source::backup::BackupNotes;
-use crate::source::has_holes;
 use crate::source::name::{NameHint, places_inside};
 use crate::source::redo_log::{COPIED_LOG, REDO_DIR};
 
 const LOG: &str = "ib_logfile0";
 /// Files that a running server locks.
 const LOCKED: [&str; 2] = ["aria_log_control", "ibdata1"];
-/// Files up to this size are copied by the system, bytes.
-const AT_ONCE: u64 = 1 << 20;
 /// How often to try for a held lock: for one second in all.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
@@ -124,55 +120,103 @@ pub(crate) fn is_free(to: &Path) -> bool {
 /// The files and directories of a log, by relative name, that were left out of a copy.
 pub(super) struct Logs(Vec<(PathBuf, Metadata)>);
 
+/// Copies a datadir.
+pub(super) struct Copying<'d> {
+    pub from: &'d Path,
+    pub to: &'d Path,
+    /// What the files are compared with while they are copied.
+    pub taken: Option<&'d Taken>,
+}
+
 /// Copies a datadir, sharing blocks where the file system can. Files `outside` of it are placed inside, without link files.
 ///
 /// # Errors
 /// A file cannot be read or written.
 pub fn copy(from: &Path, to: &Path, outside: &[PathBuf]) -> Result<()> {
-    let logs = copy_but_logs(from, to, outside)?;
-    copy_logs(from, to, &logs)?;
-    sync(to)?;
-    unfinished::unmark(to)
+    Copying { from, to, taken: None }.all(outside)
 }
 
-/// [`copy`] without the log. The copy is not durable, and stays marked as unfinished.
-pub(super) fn copy_but_logs(from: &Path, to: &Path, outside: &[PathBuf]) -> Result<Logs> {
-    if !is_free(to) {
-        return Err(unfinished::occupied(to));
+impl Copying<'_> {
+    /// Copies everything and makes it durable.
+    pub fn all(&self, outside: &[PathBuf]) -> Result<()> {
+        let logs = self.all_but_logs(outside)?;
+        self.logs(&logs)?;
+        sync(self.to)?;
+        unfinished::unmark(self.to)
     }
-    let parent = to.ancestors().find(|ancestor| ancestor.exists() && !ancestor.as_os_str().is_empty());
-    let (parent, source) = (parent.map(fs::canonicalize), fs::canonicalize(from));
-    if let (Some(Ok(parent)), Ok(source)) = (parent, source)
-        && parent.starts_with(source)
-    {
-        return refused(format!("{}: the copy cannot be inside the datadir itself", to.display()));
-    }
-    let moves = moves(from, outside)?;
-    // List everything before copying: the copy may end up inside a directory that a link in the datadir leads to.
-    let mut inside = Vec::new();
-    walk(from, &mut |name, metadata| {
-        inside.push((name.to_path_buf(), metadata.clone()));
-        Ok(())
-    })?;
-    make_directories(&std::path::absolute(to).map_err(failed(to, "making the directory"))?, from)?;
-    unfinished::mark(to)?;
-    // Skip link files, since their targets are placed inside. A backup's link files tell copy-back where to put tables that are already
-    // inside.
-    let is_backup = BackupNotes::of(from).is_some();
-    let is_left_out = |name: &Path| NameHint::of(name) == NameHint::Link && !is_backup;
-    inside.retain(|(name, metadata)| metadata.is_dir() || !is_left_out(name));
-    let (logs, others): (Vec<_>, Vec<_>) = inside.into_iter().partition(|(name, _)| is_log(name));
-    copy_all(from, to, &others)?;
-    for (source, target) in moves {
-        copy_file(source, &to.join(target))?;
-    }
-    outside::mark(to)?;
-    Ok(Logs(logs))
-}
 
-/// Copies the log, which completes the copy.
-pub(super) fn copy_logs(from: &Path, to: &Path, logs: &Logs) -> Result<()> {
-    copy_all(from, to, &logs.0)
+    /// Copies everything but the log. The copy is not durable, and stays marked as unfinished.
+    pub fn all_but_logs(&self, outside: &[PathBuf]) -> Result<Logs> {
+        let Self { from, to, .. } = *self;
+        if !is_free(to) {
+            return Err(unfinished::occupied(to));
+        }
+        let parent = to.ancestors().find(|ancestor| ancestor.exists() && !ancestor.as_os_str().is_empty());
+        let (parent, source) = (parent.map(fs::canonicalize), fs::canonicalize(from));
+        if let (Some(Ok(parent)), Ok(source)) = (parent, source)
+            && parent.starts_with(source)
+        {
+            return refused(format!("{}: the copy cannot be inside the datadir itself", to.display()));
+        }
+        let moves = moves(from, outside)?;
+        // List everything before copying: the copy may end up inside a directory that a link in the datadir leads to.
+        let mut inside = Vec::new();
+        walk(from, &mut |name, metadata| {
+            inside.push((name.to_path_buf(), metadata.clone()));
+            Ok(())
+        })?;
+        make_directories(&std::path::absolute(to).map_err(failed(to, "making the directory"))?, from)?;
+        unfinished::mark(to)?;
+        // Skip link files, since their targets are placed inside. A backup's link files tell copy-back where to put tables that are
+        // already inside.
+        let is_backup = BackupNotes::of(from).is_some();
+        let is_left_out = |name: &Path| NameHint::of(name) == NameHint::Link && !is_backup;
+        inside.retain(|(name, metadata)| metadata.is_dir() || !is_left_out(name));
+        let (logs, others): (Vec<_>, Vec<_>) = inside.into_iter().partition(|(name, _)| is_log(name));
+        self.entries(&others)?;
+        for (source, target) in moves {
+            copy_file(source, &to.join(target), false)?;
+        }
+        outside::mark(to)?;
+        Ok(Logs(logs))
+    }
+
+    /// Copies the log, which completes the copy.
+    pub fn logs(&self, logs: &Logs) -> Result<()> {
+        self.entries(&logs.0)
+    }
+
+    fn entries(&self, entries: &[(PathBuf, Metadata)]) -> Result<()> {
+        for (name, _) in entries.iter().filter(|(_, metadata)| metadata.is_dir()) {
+            let target = self.to.join(name);
+            fs::create_dir(&target).map_err(failed(&target, "making the directory"))?;
+        }
+        let mut files: Vec<_> = entries.iter().filter(|(_, metadata)| metadata.is_file()).collect();
+        // The largest first, so that no worker is left alone with it.
+        files.sort_by_key(|(name, metadata)| (Reverse(metadata.len()), name));
+        let workers = thread::available_parallelism().map_or(1, NonZero::get).min(files.len());
+        let next = AtomicUsize::new(0);
+        let copied = run_workers(workers, |_| {
+            // Relaxed: each file is taken once, and nothing else is shared.
+            while let Some((name, _)) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+                // After a failure the others need not go on.
+                self.file(name).inspect_err(|_| next.store(files.len(), Ordering::Relaxed))?;
+            }
+            Ok(())
+        });
+        copied.into_iter().collect::<Result<()>>()?;
+        // Last: a directory without write permission for its owner could not be filled.
+        let mut directories = entries.iter().filter(|(_, metadata)| metadata.is_dir());
+        directories.try_for_each(|(name, like)| make_like(&self.to.join(name), like))
+    }
+
+    fn file(&self, name: &Path) -> Result<()> {
+        let sum = copy_file(&self.from.join(name), &self.to.join(name), self.taken.is_some())?;
+        match (self.taken, sum) {
+            (Some(taken), Some(sum)) => taken.compare(name, sum),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Makes the copy durable.
@@ -204,73 +248,6 @@ fn is_log(name: &Path) -> bool {
     [LOG, COPIED_LOG].iter().any(|log| name == Path::new(log)) || name.starts_with(REDO_DIR)
 }
 
-fn copy_all(from: &Path, to: &Path, inside: &[(PathBuf, Metadata)]) -> Result<()> {
-    for (name, _) in inside.iter().filter(|(_, metadata)| metadata.is_dir()) {
-        let target = to.join(name);
-        fs::create_dir(&target).map_err(failed(&target, "making the directory"))?;
-    }
-    let mut files: Vec<_> = inside.iter().filter(|(_, metadata)| metadata.is_file()).collect();
-    // The largest first, so that no worker is left alone with it.
-    files.sort_by_key(|(name, metadata)| (Reverse(metadata.len()), name));
-    let next = AtomicUsize::new(0);
-    let workers = thread::available_parallelism().map_or(1, NonZero::get).min(files.len());
-    let copied = run_workers(workers, |_| {
-        // Relaxed: each file is taken once, and nothing else is shared.
-        while let Some((name, _)) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-            // After a failure the others need not go on.
-            copy_file(&from.join(name), &to.join(name)).inspect_err(|_| next.store(files.len(), Ordering::Relaxed))?;
-        }
-        Ok(())
-    });
-    copied.into_iter().collect::<Result<()>>()?;
-    // Last: a directory without write permission for its owner could not be filled.
-    let mut directories = inside.iter().filter(|(_, metadata)| metadata.is_dir());
-    directories.try_for_each(|(name, like)| make_like(&to.join(name), like))
-}
-
-fn copy_file(from: &Path, to: &Path) -> Result<()> {
-    let like = fs::metadata(from).map_err(failed(from, "looking at the file"))?;
-    let copied = match like.len() {
-        _ if has_holes(&like) => copy_sparse(from, to),
-        len if len > AT_ONCE => copy_ahead(from, to, len),
-        _ => fs::copy(from, to).map(drop),
-    };
-    copied.map_err(failed(from, "copying the file"))?;
-    make_like(to, &like)
-}
-
-/// Copies a large file. The system itself would read it with little ahead, and a device that can do more would wait.
-fn copy_ahead(from: &Path, to: &Path, len: u64) -> io::Result<()> {
-    let (source, target) = (File::open(from)?, File::create_new(to)?);
-    // On XFS and Btrfs both files have the same blocks until one is written to. Elsewhere this fails, and changes nothing.
-    if ioctl_ficlone(&target, &source).is_ok() {
-        return Ok(());
-    }
-    let write = &mut |offset, bytes: &[u8]| target.write_all_at(bytes, offset);
-    each_piece((&source, from), len, IoMode::Auto, write, |error| error)
-}
-
-/// Copies a file and keeps its holes: without them a page_compressed tablespace would take several times its space.
-fn copy_sparse(from: &Path, to: &Path) -> io::Result<()> {
-    let (mut source, mut target) = (File::open(from)?, File::create_new(to)?);
-    let len = source.metadata()?.len();
-    target.set_len(len)?;
-    let mut at = 0;
-    while at < len {
-        let start = match rustix::fs::seek(&source, SeekFrom::Data(at)) {
-            Ok(start) => start,
-            Err(Errno::NXIO) => break, // Only a hole is left.
-            Err(error) => return Err(error.into()),
-        };
-        let end = rustix::fs::seek(&source, SeekFrom::Hole(start))?;
-        source.seek(io::SeekFrom::Start(start))?;
-        target.seek(io::SeekFrom::Start(start))?;
-        io::copy(&mut (&mut source).take(end - start), &mut target)?;
-        at = end;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -285,39 +262,6 @@ mod tests {
             fs::write(dir.path().join(name), name).expect("written");
         }
         dir
-    }
-
-    #[test]
-    fn a_sparse_file_is_copied_with_its_holes() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
-        let mut bytes = vec![0; 10 << 20];
-        for (start, byte) in [(0, 1), (3 << 20, 2), ((5 << 20) + 8192, 3)] {
-            bytes[start..start + 8192].fill(byte);
-        }
-        for len in [bytes.len(), (5 << 20) + 8192 + 5000, 3 << 20] {
-            let file = File::create(&from).expect("made");
-            file.set_len(len as u64).expect("sized");
-            for start in [0, 3 << 20, (5 << 20) + 8192].into_iter().filter(|start| *start < len) {
-                file.write_all_at(&bytes[start..(start + 8192).min(len)], start as u64).expect("written");
-            }
-            copy_file(&from, &to).expect("copied");
-            assert!(fs::read(&to).expect("read") == bytes[..len], "{len}");
-            // On a file system without holes neither of the files is sparse.
-            let blocks = |path: &Path| fs::metadata(path).expect("a file").blocks();
-            assert!(blocks(&to) <= blocks(&from), "{len}: {} blocks, {} before", blocks(&to), blocks(&from));
-            fs::remove_file(&to).expect("removed");
-        }
-    }
-
-    #[test]
-    fn a_large_file_is_copied_to_its_last_byte() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
-        let bytes: Vec<u8> = (0..(3_u32 << 20) + 77).map(|at| (at % 251) as u8).collect();
-        fs::write(&from, &bytes).expect("written");
-        copy_file(&from, &to).expect("copied");
-        assert!(fs::read(&to).expect("read") == bytes);
     }
 
     #[test]
@@ -361,7 +305,7 @@ mod tests {
         unfinished::refuse(&to).expect("it is finished");
         assert!(copy(dir.path(), &to, &[]).is_err_and(|error| error.to_string().contains("left its copy here")));
         let to = outside.path().join("unfinished");
-        copy_but_logs(dir.path(), &to, &[]).expect("copied");
+        Copying { from: dir.path(), to: &to, taken: None }.all_but_logs(&[]).expect("copied");
         unfinished::refuse(&to).expect_err("it is not");
         assert!(!to.join(LOG).exists() && to.join("ibdata1").exists());
     }

@@ -52,6 +52,9 @@ pub struct Recovered {
     pub not_in_backup: Vec<String>,
     /// Increments put into the backup.
     pub increments: Vec<Increment>,
+    /// Files of a backup by innokit that were compared with its manifest. A restore reports them itself.
+    #[serde(skip)]
+    pub files_compared: u64,
     /// With an archive of the redo log: the binary log position after the last commit in the datadir.
     pub binlog: Option<BinlogPosition>,
 }
@@ -107,6 +110,7 @@ impl Recovered {
             was_backup: plan.wanted.is_backup,
             not_in_backup: plan.not_in_backup.clone(),
             increments: Vec::new(),
+            files_compared: 0,
             binlog: None,
         }
     }

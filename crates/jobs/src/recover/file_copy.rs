@@ -1,0 +1,174 @@
+//! Copies one file: with its holes, without copying where the file system can share blocks, and with its checksum if somebody compares it.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crc_fast::{CrcAlgorithm, Digest};
+use flow::IoMode;
+use rustix::fs::{SeekFrom, ioctl_ficlone};
+use rustix::io::Errno;
+
+use super::durable::make_like;
+use super::error::{Result, failed};
+use crate::source::ahead::each_piece;
+use crate::source::{has_holes, read_into};
+
+/// Files up to this size are copied by the system, bytes.
+const AT_ONCE: u64 = 1 << 20;
+/// Bytes per read of a file with holes, if its checksum is asked for.
+const PIECE: usize = 1 << 20;
+
+/// The CRC-32C of a file's content, if it is asked for.
+struct Sum(Option<Digest>);
+
+impl Sum {
+    fn add(&mut self, bytes: &[u8]) {
+        self.0.iter_mut().for_each(|digest| digest.update(bytes));
+    }
+
+    fn add_hole(&mut self, len: u64) {
+        if self.0.is_none() {
+            return;
+        }
+        let zeros = vec![0; PIECE.min(usize::try_from(len).unwrap_or(PIECE))];
+        let mut left = len;
+        while left > 0 {
+            let piece = zeros.get(..usize::try_from(left).unwrap_or(PIECE).min(PIECE)).unwrap_or_default();
+            self.add(piece);
+            left -= piece.len() as u64;
+        }
+    }
+}
+
+/// Copies a file with its owner and mode. Returns the CRC-32C of its content if `is_summed`.
+pub(super) fn copy_file(from: &Path, to: &Path, is_summed: bool) -> Result<Option<u32>> {
+    let like = fs::metadata(from).map_err(failed(from, "looking at the file"))?;
+    let mut sum = Sum(is_summed.then(|| Digest::new(CrcAlgorithm::Crc32Iscsi)));
+    let copied = match like.len() {
+        _ if has_holes(&like) => copy_sparse(from, to, &mut sum),
+        len if len > AT_ONCE => copy_ahead(from, to, len, &mut sum),
+        _ => copy_at_once(from, to, &mut sum),
+    };
+    copied.map_err(failed(from, "copying the file"))?;
+    make_like(to, &like)?;
+    Ok(sum.0.map(|digest| u32::try_from(digest.finalize()).unwrap_or(0)))
+}
+
+fn copy_at_once(from: &Path, to: &Path, sum: &mut Sum) -> io::Result<()> {
+    if sum.0.is_none() {
+        return fs::copy(from, to).map(drop);
+    }
+    let bytes = fs::read(from)?;
+    sum.add(&bytes);
+    File::create_new(to)?.write_all_at(&bytes, 0)
+}
+
+/// Copies a large file. The system itself would read it with little ahead, and a device that can do more would wait.
+fn copy_ahead(from: &Path, to: &Path, len: u64, sum: &mut Sum) -> io::Result<()> {
+    let (source, target) = (File::open(from)?, File::create_new(to)?);
+    // On XFS and Btrfs both files have the same blocks until one is written to. Elsewhere this fails, and changes nothing.
+    let is_shared = ioctl_ficlone(&target, &source).is_ok();
+    if is_shared && sum.0.is_none() {
+        return Ok(());
+    }
+    let take = &mut |offset, bytes: &[u8]| {
+        sum.add(bytes);
+        if is_shared { Ok(()) } else { target.write_all_at(bytes, offset) }
+    };
+    each_piece((&source, from), len, IoMode::Auto, take, |error| error)
+}
+
+/// Copies a file and keeps its holes: without them a page_compressed tablespace would take several times its space.
+fn copy_sparse(from: &Path, to: &Path, sum: &mut Sum) -> io::Result<()> {
+    let (source, target) = (File::open(from)?, File::create_new(to)?);
+    let len = source.metadata()?.len();
+    target.set_len(len)?;
+    let mut at = 0;
+    while at < len {
+        let start = match rustix::fs::seek(&source, SeekFrom::Data(at)) {
+            Ok(start) => start,
+            Err(Errno::NXIO) => len, // Only a hole is left.
+            Err(error) => return Err(error.into()),
+        };
+        sum.add_hole(start - at);
+        at = if start < len { rustix::fs::seek(&source, SeekFrom::Hole(start))? } else { len };
+        copy_range(&source, &target, start..at, sum)?;
+    }
+    Ok(())
+}
+
+fn copy_range(mut source: &File, mut target: &File, range: Range<u64>, sum: &mut Sum) -> io::Result<()> {
+    if sum.0.is_none() {
+        source.seek(io::SeekFrom::Start(range.start))?;
+        target.seek(io::SeekFrom::Start(range.start))?;
+        return io::copy(&mut source.take(range.end - range.start), &mut target).map(drop);
+    }
+    let (mut buffer, mut at) = (vec![0; PIECE], range.start);
+    while at < range.end {
+        let len = usize::try_from(range.end - at).unwrap_or(PIECE).min(PIECE);
+        let piece = buffer.get_mut(..len).unwrap_or_default();
+        let read = read_into(source, at, piece)?;
+        let piece = piece.get(..read).filter(|piece| !piece.is_empty());
+        // The file was cut off meanwhile.
+        let Some(piece) = piece else { break };
+        sum.add(piece);
+        target.write_all_at(piece, at)?;
+        at += read as u64;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use format::page::checksum::crc32c;
+
+    use super::*;
+
+    /// Copies a file with and without a checksum. Both copies must be equal to it.
+    fn copied(from: &Path, bytes: &[u8]) {
+        let to = from.with_extension("copy");
+        for is_summed in [false, true] {
+            let sum = copy_file(from, &to, is_summed).expect("copied");
+            assert!(fs::read(&to).expect("read") == bytes, "{}", bytes.len());
+            assert_eq!(sum, is_summed.then(|| crc32c(bytes)), "{}", bytes.len());
+            // On a file system without holes neither of the files is sparse.
+            let blocks = |path: &Path| fs::metadata(path).expect("a file").blocks();
+            assert!(blocks(&to) <= blocks(from), "{}: {} blocks, {} before", bytes.len(), blocks(&to), blocks(from));
+            fs::remove_file(&to).expect("removed");
+        }
+    }
+
+    #[test]
+    fn a_sparse_file_is_copied_with_its_holes() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let from = dir.path().join("from");
+        let mut bytes = vec![0; 10 << 20];
+        for (start, byte) in [(0, 1), (3 << 20, 2), ((5 << 20) + 8192, 3)] {
+            bytes[start..start + 8192].fill(byte);
+        }
+        for len in [bytes.len(), (5 << 20) + 8192 + 5000, 3 << 20] {
+            let file = File::create(&from).expect("made");
+            file.set_len(len as u64).expect("sized");
+            for start in [0, 3 << 20, (5 << 20) + 8192].into_iter().filter(|start| *start < len) {
+                file.write_all_at(&bytes[start..(start + 8192).min(len)], start as u64).expect("written");
+            }
+            copied(&from, &bytes[..len]);
+        }
+    }
+
+    #[test]
+    fn a_file_of_any_size_is_copied_to_its_last_byte() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let from = dir.path().join("from");
+        for len in [0, 1, 70_000, (3_u32 << 20) + 77] {
+            let bytes: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+            fs::write(&from, &bytes).expect("written");
+            copied(&from, &bytes);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The files of a backup that innokit took. Its manifest has their checksums, so a restore compares them while it copies them: reading a set
+//! once to verify it and once more to copy it would take twice as long, because most sets are larger than the page cache.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use super::error::{Result, damaged};
+use super::place::walk;
+use crate::manifest::{BackupFile, MANIFEST, Manifest};
+
+/// A backup that innokit took, with the files that its manifest lists.
+#[derive(Debug)]
+pub(super) struct Taken {
+    set: PathBuf,
+    files: BTreeMap<PathBuf, BackupFile>,
+}
+
+impl Taken {
+    /// The backup in `set`, if its files have the names and lengths that the manifest lists. That takes no time, so it is known before
+    /// anything is copied. `None` if innokit did not take it, or if it is a datadir by now.
+    pub fn of(set: &Path) -> Result<Option<Self>> {
+        let Some((manifest, is_sound)) = Manifest::of_usable(set)? else { return Ok(None) };
+        if !is_sound {
+            let path = set.join(MANIFEST);
+            return damaged(format!("{}: changed since it was written: its own checksum does not fit", path.display()));
+        }
+        let files = manifest.files.into_iter().map(|file| (PathBuf::from(&file.path), file)).collect();
+        let taken = Self { set: set.to_path_buf(), files };
+        taken.compare_lengths()?;
+        Ok(Some(taken))
+    }
+
+    /// The number of files.
+    pub fn len(&self) -> u64 {
+        self.files.len() as u64
+    }
+
+    fn compare_lengths(&self) -> Result<()> {
+        let mut missing: BTreeSet<&Path> = self.files.keys().map(PathBuf::as_path).collect();
+        walk(&self.set, &mut |name, metadata| {
+            if !metadata.is_file() || name == Path::new(MANIFEST) {
+                return Ok(());
+            }
+            missing.remove(name);
+            match self.files.get(name) {
+                None => self.not_as_taken(name, "not part of the backup"),
+                Some(file) if file.size != metadata.len() => {
+                    self.not_as_taken(name, &format!("{} bytes long, but it had {}", metadata.len(), file.size))
+                }
+                Some(_) => Ok(()),
+            }
+        })?;
+        missing.first().map_or(Ok(()), |name| self.not_as_taken(name, "missing"))
+    }
+
+    /// Fails if a file, whose content has this CRC-32C, was changed.
+    pub fn compare(&self, name: &Path, crc32c: u32) -> Result<()> {
+        let file = self.files.get(name);
+        if name == Path::new(MANIFEST) || file.is_some_and(|file| file.crc32c == format!("{crc32c:08x}")) {
+            return Ok(());
+        }
+        self.not_as_taken(name, "changed: its checksum was another one")
+    }
+
+    fn not_as_taken(&self, name: &Path, why: &str) -> Result<()> {
+        damaged(format!("{}: not as it was backed up: {}: {why}", self.set.display(), name.display()))
+    }
+}
