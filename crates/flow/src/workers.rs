@@ -1,7 +1,35 @@
 //! Runs work on several cores.
 
 use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+
+/// Items for several workers: whoever is free takes the next.
+#[derive(Debug)]
+pub struct WorkList<'i, T> {
+    items: &'i [T],
+    next: AtomicUsize,
+}
+
+impl<'i, T> WorkList<'i, T> {
+    /// Items to be taken in this order.
+    #[must_use]
+    pub const fn new(items: &'i [T]) -> Self {
+        Self { items, next: AtomicUsize::new(0) }
+    }
+
+    /// The next item, with its index. Each is taken once.
+    pub fn take(&self) -> Option<(usize, &'i T)> {
+        // Relaxed: the items were there before the workers started, and nothing else is shared through the counter.
+        let at = self.next.fetch_add(1, Ordering::Relaxed);
+        Some((at, self.items.get(at)?))
+    }
+
+    /// From now on there is nothing to take: after one worker's failure the others need not go on.
+    pub fn abandon(&self) {
+        self.next.store(self.items.len(), Ordering::Relaxed);
+    }
+}
 
 /// Runs `f(0)` to `f(n - 1)`, each on its own thread (the first on the caller's), and returns their results in that order. A worker's panic
 /// continues in the caller once all workers have ended. Without workers, there are no results.
@@ -23,6 +51,20 @@ mod tests {
     fn results_come_in_worker_order() {
         assert_eq!(run_workers(5, |worker| worker * 10), [0, 10, 20, 30, 40]);
         assert_eq!(run_workers(0, |worker| worker), [0; 0]);
+    }
+
+    #[test]
+    fn each_item_is_taken_once_until_the_rest_is_abandoned() {
+        let items: Vec<usize> = (100..1100).collect();
+        let list = WorkList::new(&items);
+        let taken = run_workers(4, |_| std::iter::from_fn(|| list.take()).collect::<Vec<_>>());
+        let mut taken = taken.concat();
+        taken.sort_unstable();
+        assert!(taken.into_iter().map(|(at, item)| (at, *item)).eq((0..1000).map(|at| (at, at + 100))));
+        let list = WorkList::new(&items);
+        assert_eq!(list.take(), Some((0, &100)));
+        list.abandon();
+        assert_eq!(list.take(), None);
     }
 
     #[test]

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use flow::{IoMode, run_workers};
+use flow::{IoMode, WorkList, run_workers};
 use format::keyring::KeyStore;
 
 use super::chain::{Chain, as_job};
@@ -83,12 +82,11 @@ pub(super) fn examine(set: &Path, keys: &KeyStore, io: IoMode) -> Result<Examine
         Ok(())
     })
     .map_err(as_job)?;
-    let next = AtomicUsize::new(0);
+    let list = WorkList::new(&names);
     let workers = thread::available_parallelism().map_or(1, NonZero::get).min(names.len());
     let examined = run_workers(workers, |_| {
         let (mut reader, mut examined) = (PageReader::new(keys).through(io), Vec::new());
-        // Relaxed: each file is taken once, and nothing else is shared.
-        while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+        while let Some((_, name)) = list.take() {
             examined.push((name, examine_file(&mut reader, set, name)?));
         }
         Ok(examined)

@@ -6,9 +6,8 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use flow::{Counters, Cursor, ReadOptions, Reader, ReaderError, StreamReader, WorkerCounters, run_workers};
+use flow::{Counters, Cursor, ReadOptions, Reader, ReaderError, StreamReader, WorkList, WorkerCounters, run_workers};
 
 use super::delta::DeltaCheck;
 use super::doublewrite::DoublewriteCheck;
@@ -47,10 +46,10 @@ impl Phase<'_> {
     /// No reader could be made.
     pub fn run(&self, workers: usize) -> Result<Outcomes, ReaderError> {
         let tasks = tasks(self.files);
-        let next = AtomicUsize::new(0);
+        let list = WorkList::new(&tasks);
         let results = run_workers(workers.min(tasks.len()), |worker| {
             let mut outcomes = Vec::new();
-            while let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
+            while let Some((_, task)) = list.take() {
                 if self.context.options.watcher.is_stopped() {
                     break;
                 }

@@ -6,12 +6,11 @@ use std::io;
 use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use flow::lock::{Sharing, try_lock};
-use flow::run_workers;
+use flow::{WorkList, run_workers};
 
 use super::durable::{make_directories, make_like};
 use super::error::{RecoverError, Result, failed, refused};
@@ -195,12 +194,10 @@ impl Copying<'_> {
         // The largest first, so that no worker is left alone with it.
         files.sort_by_key(|(name, metadata)| (Reverse(metadata.len()), name));
         let workers = thread::available_parallelism().map_or(1, NonZero::get).min(files.len());
-        let next = AtomicUsize::new(0);
+        let list = WorkList::new(&files);
         let copied = run_workers(workers, |_| {
-            // Relaxed: each file is taken once, and nothing else is shared.
-            while let Some((name, _)) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-                // After a failure the others need not go on.
-                self.file(name).inspect_err(|_| next.store(files.len(), Ordering::Relaxed))?;
+            while let Some((_, (name, _))) = list.take() {
+                self.file(name).inspect_err(|_| list.abandon())?;
             }
             Ok(())
         });

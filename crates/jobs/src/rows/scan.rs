@@ -1,10 +1,10 @@
 //! All rows of a tree, read by several workers: each takes the next range until none is left.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use flow::{Counters, FileSet, Gather, GatherPlan, IoMode, ReadAhead, ReadOptions, run_workers};
+use flow::{Counters, FileSet, Gather, GatherPlan, IoMode, ReadAhead, ReadOptions, WorkList, run_workers};
 use format::page::index::IndexPage;
 use format::record::Record;
 use format::record::shape::RecordShapes;
@@ -139,7 +139,7 @@ pub fn scan<S: RowSink + Send>(
         Some(size) => size.count(space, ranges, workers),
     });
     let on_page = plan.fields_on_page();
-    let (next, ended) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let list = WorkList::new(&cut);
     let share = MEMORY_MAX / workers as u64;
     // Cached pages arrive at once, so read little ahead: little enough that the data stays in the core's own cache until it is used.
     let is_cached = options.read.io != IoMode::Direct && space.is_cached();
@@ -156,8 +156,7 @@ pub fn scan<S: RowSink + Send>(
         let mut shapes = on_page.as_ref().and_then(|_| RecordShapes::new(&plan.index.layout));
         let mut sink = sinks(worker);
         let mut problems = Vec::new();
-        while let Some(range) = claim(&next, &cut).filter(|_| !ended.load(Ordering::Relaxed)) {
-            let (number, range) = range;
+        while let Some((number, range)) = list.take() {
             sink.begin(number);
             let mut reader = RowReader {
                 space,
@@ -173,11 +172,11 @@ pub fn scan<S: RowSink + Send>(
                 stop: options.stop.as_deref(),
             };
             let mut rows = Taking { sink: &mut sink, problems: Vec::new() };
-            let outcome = reader.read(ranges, range, &mut rows);
+            let outcome = reader.read(ranges, range.clone(), &mut rows);
             problems = reader.problems;
             problems.append(&mut rows.problems);
             if sink.end(outcome).is_break() {
-                ended.store(true, Ordering::Relaxed);
+                list.abandon();
             }
         }
         Ok::<_, flow::ReaderError>((sink, problems))
@@ -193,11 +192,6 @@ pub fn scan<S: RowSink + Send>(
     }
     problems.sort_by_key(|problem| (problem.page_no, problem.record));
     Ok((sinks, problems))
-}
-
-fn claim(next: &AtomicUsize, cut: &[Range<usize>]) -> Option<(usize, Range<usize>)> {
-    let number = next.fetch_add(1, Ordering::Relaxed);
-    cut.get(number).cloned().map(|range| (number, range))
 }
 
 /// The leaves of an index that nothing points to, found by reading every page of the tablespace: for trees with damaged inner pages. Free

@@ -15,11 +15,10 @@ mod settle;
 mod walked;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use flow::{Counters, FileId, FileSet, Gather, GatherPlan, ReadAhead, run_workers};
+use flow::{Counters, FileId, FileSet, Gather, GatherPlan, ReadAhead, WorkList, run_workers};
 use format::keyring::KeyStore;
 
 use crate::Error;
@@ -174,11 +173,10 @@ pub(crate) fn in_parallel<I: Sync, T: Send + Sync>(
     act: impl Fn(&I) -> T + Sync,
 ) -> Vec<T> {
     let results: Vec<OnceLock<T>> = items.iter().map(|_| OnceLock::new()).collect();
-    let next = AtomicUsize::new(0);
+    let tasks: Vec<_> = items.iter().zip(&results).collect();
+    let list = WorkList::new(&tasks);
     run_workers(workers.min(items.len()), |_| {
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let (Some(item), Some(result)) = (items.get(at), results.get(at)) else { return };
+        while let Some((_, (item, result))) = list.take() {
             result.get_or_init(|| act(item));
         }
     });
@@ -203,13 +201,13 @@ fn walk_all(
     let workers = useful_workers(options, tasks.iter().filter_map(size));
     let leaders = workers.min(tasks.len()).max(1);
     let (read, ahead) = windows(options, workers);
-    let (next, crew) = (AtomicUsize::new(0), Crew::new(workers, options.shared_leaves_min));
+    let (list, crew) = (WorkList::new(&tasks), Crew::new(workers, options.shared_leaves_min));
     let outcomes = run_workers(workers, |worker| {
         let lead = crew.lead();
         let plan = GatherPlan::new(read.block_size);
         let mut gather = Gather::new(set, &plan, &read, ahead, counters.worker(worker))?;
         let (mut tools, mut walked) = (Tools::watched(&options.watcher), Vec::new());
-        while let Some(&(at, tree)) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
+        while let Some((_, &(at, tree))) = list.take() {
             let Some((known, root)) = known(at).and_then(|known| Some((known, known.roots.get(tree)?))) else {
                 continue;
             };
