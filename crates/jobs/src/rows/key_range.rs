@@ -75,16 +75,16 @@ impl KeyRange {
 
     /// Whether a value is before the range, in it or after it, in index order.
     fn side(&self, value: Option<&[u8]>) -> Ordering {
-        let compare = |bound: &Option<Encoded>| match (value, bound) {
-            (_, None) => None,
-            // NULL sorts first.
-            (None, Some(_)) => Some(Ordering::Less),
-            (Some(value), Some(bound)) => {
-                let order = self.order.compare(value, &bound.stored)?;
-                Some(order.then(bound.beyond.reverse()))
-            }
+        let compare = |bound: &Option<Encoded>| {
+            let (value, bound) = (value?, bound.as_ref()?);
+            let order = self.order.compare(value, &bound.stored)?;
+            Some(order.then(bound.beyond.reverse()))
         };
-        let side = if compare(&self.from) == Some(Ordering::Less) {
+        let is_bounded = self.from.is_some() || self.to.is_some();
+        // NULL sorts before all values, and no comparison with it is true: it is not in `..5`.
+        let side = if value.is_none() && is_bounded {
+            Ordering::Less
+        } else if compare(&self.from) == Some(Ordering::Less) {
             Ordering::Less
         } else if compare(&self.to) == Some(Ordering::Greater) {
             Ordering::Greater
@@ -119,5 +119,22 @@ impl KeyRange {
             (!begins_behind && !ends_before).then_some(child)
         };
         children.into_iter().enumerate().filter_map(kept).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn null_is_in_no_range_that_has_a_bound() {
+        let bound = |byte: u8| Some(Encoded { stored: vec![byte], beyond: Ordering::Equal });
+        let range = |from, to, descending| KeyRange { from, to, order: KeyOrder::Bytes, descending };
+        for (descending, before) in [(false, Ordering::Less), (true, Ordering::Greater)] {
+            assert_eq!(range(None, bound(5), descending).side(None), before);
+            assert_eq!(range(bound(5), None, descending).side(None), before);
+            assert_eq!(range(None, bound(5), descending).side(Some(&[5])), Ordering::Equal);
+            assert_eq!(range(None, None, descending).side(None), Ordering::Equal);
+        }
     }
 }
