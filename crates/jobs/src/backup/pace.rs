@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flow::priority::set_io_idle;
+use flow::priority::IoPriority;
 
 use super::error::{BackupError, Result, failed};
 
@@ -30,6 +30,8 @@ pub(super) struct Pace<'p> {
     /// Bytes per second.
     rate: Option<u64>,
     is_idle: bool,
+    /// The I/O priority that the copying thread had before it became idle.
+    own_priority: Option<IoPriority>,
     watcher: BackupWatcher,
     stop: &'p AtomicBool,
     started: Instant,
@@ -39,19 +41,29 @@ pub(super) struct Pace<'p> {
 
 impl<'p> Pace<'p> {
     pub fn new(rate: Option<u64>, is_idle: bool, watcher: BackupWatcher, stop: &'p AtomicBool) -> Self {
-        Self { rate, is_idle, watcher, stop, started: Instant::now(), copied: 0, total: 0 }
+        Self { rate, is_idle, own_priority: None, watcher, stop, started: Instant::now(), copied: 0, total: 0 }
     }
 
     /// Starts the clock, and the idle I/O class if it is wanted: from here on the copy blocks no one.
     pub fn start(&mut self, datadir: &Path) -> Result<()> {
         self.started = Instant::now();
-        if self.is_idle { set_io_idle(true).map_err(failed(datadir, "setting the I/O class")) } else { Ok(()) }
+        if !self.is_idle {
+            return Ok(());
+        }
+        let mut become_idle = || {
+            self.own_priority = Some(IoPriority::now()?);
+            IoPriority::IDLE.set()
+        };
+        become_idle().map_err(failed(datadir, "setting the I/O class"))
     }
 
     /// From here on the server's locks block others: copies at full speed.
     pub fn hurry(&mut self, datadir: &Path) -> Result<()> {
         self.rate = None;
-        if self.is_idle { set_io_idle(false).map_err(failed(datadir, "setting the I/O class")) } else { Ok(()) }
+        let Some(own) = self.own_priority.take() else { return Ok(()) };
+        // The real-time class takes a privilege that the thread may have given up.
+        let set = own.set().or_else(|_| IoPriority::NONE.set());
+        set.map_err(failed(datadir, "setting the I/O class"))
     }
 
     /// Adds to the bytes that are to be copied.
