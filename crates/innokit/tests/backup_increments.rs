@@ -20,6 +20,7 @@ use std::thread::{self, JoinHandle};
 use backup_lab::session::Session;
 use backup_lab::{Server, ended, killed, lsn, sums};
 use common::Run;
+use format::{Algorithm, Lsn, Scheme, SpaceFormat, seal_page};
 use serde_json::Value;
 use sql_proxy::{Fate, Proxy};
 use tempfile::TempDir;
@@ -373,6 +374,22 @@ fn what_does_not_belong_together_is_refused(server: &Server) {
         assert!(verified.status == 1 && verified.text.contains(words), "{name}: {}{}", verified.text, verified.errors);
         fs::remove_dir_all(server.of("bad")).expect("removed");
     }
+    // Another row in the base, with a right checksum and the page's own LSN: only the manifest tells.
+    server.copy("full", "bad");
+    change(&server.of("bad/shop/a.ibd"), &|bytes| {
+        let format = SpaceFormat::from_page0(bytes).expect("a tablespace");
+        let is_full = format.scheme() == Scheme::FullCrc32;
+        let algorithm = if is_full { Algorithm::FullCrc32 } else { Algorithm::Crc32 };
+        let page = &mut bytes[5 * 16384..6 * 16384];
+        let lsn = Lsn(u64::from_be_bytes(page[16..24].try_into().expect("eight bytes")));
+        page[8000] ^= 1;
+        seal_page(page, lsn, algorithm, &format).expect("sealed");
+    });
+    let restored = server.run(&["restore", "bad", "--increment", "first", "--to", "out"]);
+    let is_refused =
+        restored.status == 1 && restored.errors.contains("bad: not as it was backed up: shop/a.ibd: changed");
+    assert!(is_refused && !server.of("out").exists(), "{}: {}", server.kind, restored.errors);
+    fs::remove_dir_all(server.of("bad")).expect("removed");
 }
 
 /// Takes an increment as a stream, and unpacks it.

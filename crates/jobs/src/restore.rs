@@ -1,9 +1,9 @@
 //! `restore`: turns a backup into a datadir that a server can start on.
 //!
 //! ```text
-//! directory -> copied, its files compared with innokit's manifest if it has one -> recover -> set the owner
-//! stream or tar archive -> unpacked -> compared in the same way ------------------^
-//! directory and increments -> files of each set compared with its manifest -> merge into those of the last -> recover -> set the owner
+//! directory -> copied, its files compared with innokit's manifest if it has one ------+-> recover -> set the owner
+//! stream or tar archive -> unpacked -> compared in the same way ------------------------+
+//! directory and increments -> merged into those of the last, compared in the same way --+
 //! ```
 //!
 //! All or nothing: if the backup is damaged or cannot be recovered, whatever was copied is removed.
@@ -13,6 +13,7 @@ use std::os::unix::fs::lchown;
 use std::path::{Path, PathBuf};
 
 use flow::durable::sync_file_system_of;
+use format::keyring::KeyStore;
 
 use crate::Error;
 use crate::backup::{BackupError, Chain, unchanged};
@@ -23,6 +24,8 @@ use crate::recover::{
     recover_own, refuse_unfinished, walk_datadir,
 };
 use crate::server::BinlogPosition;
+use crate::source::crc32c::FileSums;
+use crate::source::keys::KeyFiles;
 use crate::unpack::{UnpackError, unpack};
 
 /// The owner to give files to.
@@ -134,7 +137,7 @@ fn from_directory(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
         return Err(occupied(&options.to).into());
     }
     if options.recover.increments.is_empty() || !manifest::is_there(backup) {
-        return recovered(backup, Some(options.to.clone()), options);
+        return copied(backup, options);
     }
     let restored = merged(backup, options);
     if restored.is_err() {
@@ -149,11 +152,9 @@ fn merged(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
     let chain = Chain::of(backup, increments)?;
     increments.last().map_or(Ok(()), |last| prove_archive(last, &options.recover))?;
     let keys = options.recover.keys.read()?;
-    let mut files_verified = 0;
-    for set in std::iter::once(backup).chain(increments.iter().map(PathBuf::as_path)) {
-        files_verified += unchanged(set, &keys)?.map_or(0, |(_, files)| files);
-    }
-    chain.merge(to, &keys)?;
+    let sets: Vec<&Path> = std::iter::once(backup).chain(increments.iter().map(PathBuf::as_path)).collect();
+    let merged = chain.merge(to, &keys).map_err(RestoreError::from);
+    let files_verified = merged.map_err(|error| reason(error, &sets, &options.recover.keys))?;
     // The log of the merged set is complete, but an archive makes its pages newer than that.
     if options.recover.redo.is_none() {
         mark_finished(to)?;
@@ -179,7 +180,7 @@ fn from_archive(archive: &Path, options: &RestoreOptions) -> Result<Restored> {
     let unpacked = unpack(&[archive.to_path_buf()], to)?;
     let restored = match unpacked.still_packed.first() {
         Some(file) => Err(RestoreError::Refused(format!("{file}: packed in a way that innokit does not read"))),
-        None => recovered(to, None, options),
+        None => recovered_unpacked(&unpacked.sums, options),
     };
     if restored.is_err() {
         discard(to);
@@ -187,30 +188,44 @@ fn from_archive(archive: &Path, options: &RestoreOptions) -> Result<Restored> {
     restored
 }
 
-/// Recovers the backup in `set`, in place or in a copy, if its files are unchanged since it was taken.
-fn recovered(set: &Path, to: Option<PathBuf>, options: &RestoreOptions) -> Result<Restored> {
-    // A copy is compared while it is made, so that each file is read once.
-    let (taken, compared) = match &to {
-        Some(_) => (Manifest::of_usable(set)?.map(|(manifest, _)| manifest), 0),
-        None => unchanged(set, &options.recover.keys.read()?)?.map_or((None, 0), |(taken, files)| (Some(taken), files)),
-    };
-    let how = RecoverOptions { to, compare: true, dry_run: false, ..options.recover.clone() };
-    let recovered = recover(set, &how).map_err(|error| reason(error, set, &how))?;
-    let files_verified = compared + recovered.files_compared;
+/// Recovers a copy of the backup in `set`. Each file is compared with the manifest while it is copied, so it is read once.
+fn copied(set: &Path, options: &RestoreOptions) -> Result<Restored> {
+    let taken = Manifest::of_usable(set)?.map(|(manifest, _)| manifest);
+    let how = RecoverOptions { to: Some(options.to.clone()), compare: true, dry_run: false, ..options.recover.clone() };
+    let recovered = recover(set, &how).map_err(|error| reason(error.into(), &[set], &how.keys))?;
+    Ok(restored(taken, recovered.files_compared, recovered, options))
+}
+
+/// Recovers the backup that was unpacked into the target, if the files, which were written with these checksums, are those of its manifest.
+fn recovered_unpacked(sums: &FileSums, options: &RestoreOptions) -> Result<Restored> {
+    let taken = unchanged(&options.to, sums, &options.recover.keys.read()?)?;
+    let recovered = recover(&options.to, &RecoverOptions { to: None, dry_run: false, ..options.recover.clone() })?;
+    let (manifest, files_verified) = taken.unzip();
+    Ok(restored(manifest, files_verified.unwrap_or(0), recovered, options))
+}
+
+fn restored(taken: Option<Manifest>, files_verified: u64, recovered: Recovered, options: &RestoreOptions) -> Restored {
     let binlog = taken.as_ref().and_then(|manifest| manifest.binlog.clone());
     let binlog = binlog.filter(|_| options.recover.redo.is_none());
     let server_version = taken.map(|manifest| manifest.server_version);
-    Ok(Restored { files_verified, recovered, server_version, binlog, ..Restored::default() })
+    Restored { files_verified, recovered, server_version, binlog, ..Restored::default() }
 }
 
-/// Why a set was not recovered: if files were changed since it was taken, the error may be no more than a consequence of that.
-fn reason(error: RecoverError, set: &Path, how: &RecoverOptions) -> RestoreError {
-    let is_about_files = matches!(error, RecoverError::Damaged(_) | RecoverError::Refused(_) | RecoverError::Key(_));
-    if how.to.is_none() || !is_about_files {
-        return error.into();
+/// Why sets were not restored: if files were changed since they were taken, the error may be no more than a consequence of that.
+fn reason(error: RestoreError, sets: &[&Path], keys: &KeyFiles) -> RestoreError {
+    let is_about_files = match &error {
+        RestoreError::Backup(error) => matches!(error, BackupError::Damaged(_)),
+        RestoreError::Recover(error) => {
+            matches!(error, RecoverError::Damaged(_) | RecoverError::Refused(_) | RecoverError::Key(_))
+        }
+        _ => false,
+    };
+    if !is_about_files {
+        return error;
     }
-    let compared = how.keys.read().map_err(RestoreError::from).and_then(|keys| Ok(unchanged(set, &keys)?));
-    compared.err().unwrap_or_else(|| error.into())
+    let compare = |keys: &KeyStore| sets.iter().try_for_each(|set| unchanged(set, &FileSums::new(), keys).map(drop));
+    let compared = keys.read().map_err(RestoreError::from).and_then(|keys| Ok(compare(&keys)?));
+    compared.err().unwrap_or(error)
 }
 
 /// Recovers the merged set in the datadir.
@@ -218,9 +233,7 @@ fn recovered_as_it_is(datadir: &Path, options: &RestoreOptions) -> Result<Restor
     let (manifest, _) = Manifest::read(datadir)?;
     let how = RecoverOptions { to: None, dry_run: false, increments: Vec::new(), ..options.recover.clone() };
     let recovered = recover_own(datadir, &how)?;
-    let server_version = Some(manifest.server_version);
-    let binlog = manifest.binlog.filter(|_| options.recover.redo.is_none());
-    Ok(Restored { recovered, server_version, binlog, ..Restored::default() })
+    Ok(restored(Some(manifest), 0, recovered, options))
 }
 
 /// Sets the owner of the datadir and everything in it. Returns the number of files and their bytes.

@@ -19,10 +19,12 @@ use super::delta_file::delta_of;
 use super::error::{BackupError, Result, failed, refused};
 use super::holes::Holes;
 use super::joined::LOG;
-use super::layers::{Layers, Set};
+use super::layers::{Layers, Set, Stack};
 use crate::manifest::{BackupState, BackupTablespace, Manifest};
-use crate::recover::{Increment, RecoverError, make_like, mark_unfinished, refuse_unfinished, walk_datadir};
-use crate::source::content::delta_note;
+use crate::recover::{
+    Increment, RecoverError, Taken, copy_file, make_like, mark_unfinished, refuse_unfinished, walk_datadir,
+};
+use crate::source::content::{delta_note, is_delta};
 use crate::source::redo_log::REDO_DIR;
 
 /// Only the owner may enter, as in any set.
@@ -38,7 +40,10 @@ pub(crate) struct Chain {
 /// nothing.
 type Make<'m> = dyn FnMut(&Path, &BackupTablespace) -> Result<Option<(PathBuf, File)>> + 'm;
 
-/// What was read, or merged.
+/// Told of a tablespace that was read.
+type Done<'m> = dyn FnMut(&Stack<'_>) -> Result<()> + 'm;
+
+/// What was read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Pages {
     /// Pages of all tablespaces, each verified.
@@ -77,12 +82,18 @@ impl Chain {
 
     /// Reads all pages as a merge does, without writing. Returns their number.
     pub fn check(&self, keys: &KeyStore) -> Result<Pages> {
-        self.tablespaces(keys, &mut |_, _| Ok(None))
+        self.tablespaces(keys, &mut |_, _| Ok(None), &mut |_| Ok(()))
     }
 
-    /// Merges the files into the directory `to`, which is empty or does not exist. The result is marked as an unfinished copy.
-    pub fn merge(&self, to: &Path, keys: &KeyStore) -> Result<Pages> {
-        let Some(last) = self.sets.last() else { return Ok(Pages::default()) };
+    /// Merges the files into the directory `to`, which is empty or does not exist. Each file that is read is compared with its set's manifest.
+    /// Returns their number. The result is marked as an unfinished copy.
+    pub fn merge(&self, to: &Path, keys: &KeyStore) -> Result<u64> {
+        let Some(last) = self.sets.last() else { return Ok(0) };
+        let taken = self.sets.iter().map(|set| {
+            let taken = Taken::of(&set.dir).map_err(as_job)?;
+            taken.ok_or_else(|| BackupError::Refused(format!("{}: no backup any more", set.dir.display())))
+        });
+        let taken = taken.collect::<Result<Vec<_>>>()?;
         DirBuilder::new().recursive(true).mode(MODE).create(to).map_err(failed(to, "making the directory"))?;
         mark_unfinished(to).map_err(as_job)?;
         // Void until all files are in place: an interrupted merge must not pass for a backup.
@@ -97,7 +108,7 @@ impl Chain {
             fs::create_dir_all(&dir).map_err(failed(&dir, "making the directory"))?;
             like(&dir, &last.dir.join(name))
         })?;
-        let done = self.tablespaces(keys, &mut |first, entry| {
+        let mut make = |first: &Path, entry: &BackupTablespace| {
             let path = to.join(&entry.path);
             let dir = path.parent().unwrap_or(to);
             fs::create_dir_all(dir).map_err(failed(dir, "making the directory"))?;
@@ -105,15 +116,24 @@ impl Chain {
             let file = file.map_err(failed(&path, "making the tablespace"))?;
             like(&path, first)?;
             Ok(Some((path, file)))
+        };
+        self.tablespaces(keys, &mut make, &mut |stack| {
+            stack.sums().try_for_each(|(set, name, sum)| {
+                let Some(taken) = taken.get(set) else { return Ok(()) };
+                taken.compare(&name, sum).map_err(as_job)?;
+                if is_delta(&name) { taken.compare_small(&delta_note(&name)).map_err(as_job) } else { Ok(()) }
+            })
         })?;
-        self.others(last, to)?;
+        if let Some(taken) = taken.last() {
+            others(last, taken, to)?;
+        }
         manifest = Manifest { base: None, tablespaces: Vec::new(), ..last.manifest.clone() };
         manifest.write(to)?;
-        Ok(done)
+        Ok(taken.iter().map(Taken::compared).sum())
     }
 
-    /// Reads every tablespace of the last set, and writes it if `make` gives a file.
-    fn tablespaces(&self, keys: &KeyStore, make: &mut Make<'_>) -> Result<Pages> {
+    /// Reads every tablespace of the last set, and writes it if `make` gives a file. `done` is told when all of it was read.
+    fn tablespaces(&self, keys: &KeyStore, make: &mut Make<'_>, done: &mut Done<'_>) -> Result<Pages> {
         let Some(last) = self.sets.last() else { return Ok(Pages::default()) };
         let mut layers = Layers::new(keys);
         for entry in &last.manifest.tablespaces {
@@ -128,30 +148,30 @@ impl Chain {
             if let Some((path, file)) = &made {
                 file.set_len(entry.size).map_err(failed(path, "writing the tablespace"))?;
             }
+            done(&stack)?;
         }
         Ok(Pages { pages: layers.pages })
     }
+}
 
-    /// Copies everything but tablespaces from the last set. The log comes last: nothing can be recovered without it.
-    fn others(&self, last: &Set, to: &Path) -> Result<()> {
-        let mut done = BTreeSet::new();
-        for entry in &last.manifest.tablespaces {
-            let delta = delta_of(Path::new(&entry.path));
-            done.extend([PathBuf::from(&entry.path), delta_note(&delta), delta]);
-        }
-        let files = last.manifest.files.iter().map(|file| PathBuf::from(&file.path));
-        let is_log = |name: &PathBuf| name == Path::new(LOG) || name.starts_with(REDO_DIR);
-        let (log, files): (Vec<_>, Vec<_>) = files.filter(|name| !done.contains(name)).partition(is_log);
-        let copy = |name: &PathBuf| {
-            let (from, path) = (last.dir.join(name), to.join(name));
-            fs::copy(&from, &path).map_err(failed(&path, "copying the file"))?;
-            like(&path, &from)
-        };
-        files.iter().try_for_each(copy)?;
-        sync_file_system_of(to).map_err(failed(to, "making the files durable"))?;
-        log.iter().try_for_each(copy)?;
-        sync_file_system_of(to).map_err(failed(to, "making the files durable"))
+/// Copies everything but tablespaces from the last set. The log comes last: nothing can be recovered without it.
+fn others(last: &Set, taken: &Taken, to: &Path) -> Result<()> {
+    let mut done = BTreeSet::new();
+    for entry in &last.manifest.tablespaces {
+        let delta = delta_of(Path::new(&entry.path));
+        done.extend([PathBuf::from(&entry.path), delta_note(&delta), delta]);
     }
+    let files = last.manifest.files.iter().map(|file| PathBuf::from(&file.path));
+    let is_log = |name: &PathBuf| name == Path::new(LOG) || name.starts_with(REDO_DIR);
+    let (log, files): (Vec<_>, Vec<_>) = files.filter(|name| !done.contains(name)).partition(is_log);
+    let copy = |name: &PathBuf| {
+        let sum = copy_file(&last.dir.join(name), &to.join(name), true).map_err(as_job)?;
+        sum.map_or(Ok(()), |sum| taken.compare(name, sum)).map_err(as_job)
+    };
+    files.iter().try_for_each(copy)?;
+    sync_file_system_of(to).map_err(failed(to, "making the files durable"))?;
+    log.iter().try_for_each(copy)?;
+    sync_file_system_of(to).map_err(failed(to, "making the files durable"))
 }
 
 /// Fails if a set cannot be part of a chain, whatever the others are.
@@ -209,6 +229,7 @@ fn walk(dir: &Path, visit: &mut dyn FnMut(&Path, bool) -> Result<()>) -> Result<
 pub(super) fn as_job(error: RecoverError) -> BackupError {
     match error {
         RecoverError::Job(error) => BackupError::Job(error),
+        RecoverError::Damaged(why) => BackupError::Damaged(why),
         other => BackupError::Refused(other.to_string()),
     }
 }

@@ -18,7 +18,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use crc_fast::{CrcAlgorithm, Digest};
 use format::bytes::be;
 use format::page::checksum::crc32c;
 use format::page::fil::{FIL_PAGE_LSN, FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID};
@@ -28,6 +27,7 @@ use super::delta_file::DeltaWriter;
 use super::error::{BackupError, Result, failed, refused};
 use crate::manifest::{BackupBase, BackupDelta, BackupState, BackupTablespace, Manifest};
 use crate::server::{ServerFacts, ServerKind};
+use crate::source::crc32c::Crc32c;
 use crate::source::read_up_to;
 use crate::source::space::SpacePart;
 
@@ -295,23 +295,23 @@ impl<'b> Changes<'b> {
 /// Checksum of the numbers and LSNs of the pages that an increment takes from its base.
 #[derive(Debug)]
 pub(super) struct SameLsns {
-    digest: Digest,
+    sum: Crc32c,
     pub count: u64,
 }
 
 impl SameLsns {
     pub fn new() -> Self {
-        Self { digest: Digest::new(CrcAlgorithm::Crc32Iscsi), count: 0 }
+        Self { sum: Crc32c::new(), count: 0 }
     }
 
     pub fn add(&mut self, number: u32, lsn: Lsn) {
-        self.digest.update(&number.to_be_bytes());
-        self.digest.update(&lsn.0.to_be_bytes());
+        self.sum.add(&number.to_be_bytes());
+        self.sum.add(&lsn.0.to_be_bytes());
         self.count += 1;
     }
 
     pub fn text(&self) -> String {
-        format!("{:08x}", u32::try_from(self.digest.clone().finalize()).unwrap_or(0))
+        self.sum.text()
     }
 }
 

@@ -6,11 +6,11 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crc_fast::{CrcAlgorithm, Digest};
 use logs::delta::{self, Meta, Parser, cluster_head, pages_per_cluster};
 
 use super::error::{BackupError, Result, failed};
 use crate::source::content::{delta_note, read_delta_note};
+use crate::source::crc32c::Crc32c;
 
 /// Bytes per read.
 const PIECE: usize = 1 << 20;
@@ -81,9 +81,8 @@ pub(super) struct DeltaReader {
     piece: Vec<u8>,
     /// The part of the piece that is not parsed yet.
     left: std::ops::Range<usize>,
-    digest: Digest,
-    /// Bytes read so far.
-    pub size: u64,
+    /// Of the bytes read so far.
+    pub sum: Crc32c,
     pub pages: u64,
     is_done: bool,
 }
@@ -100,8 +99,8 @@ impl DeltaReader {
         };
         let meta = meta.ok_or_else(|| damaged(&note, "it does not give the page size"))?;
         let file = File::open(&path).map_err(failed(&path, "opening the changed pages"))?;
-        let (piece, digest) = (vec![0; PIECE], Digest::new(CrcAlgorithm::Crc32Iscsi));
-        Ok(Self { path, file, parser: Parser::new(meta), piece, left: 0..0, digest, size: 0, pages: 0, is_done: false })
+        let (piece, sum) = (vec![0; PIECE], Crc32c::new());
+        Ok(Self { path, file, parser: Parser::new(meta), piece, left: 0..0, sum, pages: 0, is_done: false })
     }
 
     /// Reads the next page into `page`. Returns its number, or `None` after the last.
@@ -125,8 +124,7 @@ impl DeltaReader {
     fn refill(&mut self) -> Result<()> {
         let read = self.file.read(&mut self.piece).map_err(failed(&self.path, "reading changed pages"))?;
         self.left = 0..read;
-        self.size += read as u64;
-        self.digest.update(self.piece.get(..read).unwrap_or_default());
+        self.sum.add(self.piece.get(..read).unwrap_or_default());
         if read == 0 {
             self.is_done = true;
             let meta = Meta { page_size: 1024, space: None, flags: None };
@@ -134,11 +132,6 @@ impl DeltaReader {
             parser.finish().map_err(|error: delta::Error| damaged(&self.path, &error.to_string()))?;
         }
         Ok(())
-    }
-
-    /// CRC-32C of the bytes read so far.
-    pub fn crc(&self) -> u32 {
-        u32::try_from(self.digest.clone().finalize()).unwrap_or(0)
     }
 }
 

@@ -11,6 +11,7 @@ use super::delta_file::{DeltaReader, delta_of};
 use super::error::{BackupError, Result, failed};
 use super::pages::{PageReader, PagesRead, part_in};
 use crate::manifest::{BackupDelta, BackupTablespace, Manifest};
+use crate::source::crc32c::Crc32c;
 use crate::source::read_into;
 use crate::source::space::SpacePart;
 
@@ -40,6 +41,15 @@ impl Stack<'_> {
         &self.whole.path
     }
 
+    /// The files that were read: the number of the set, the name in it, and the CRC-32C of all of its bytes.
+    pub fn sums(&self) -> impl Iterator<Item = (usize, PathBuf, u32)> {
+        let deltas = self.layers.iter().filter_map(|layer| {
+            let changed = layer.changed.as_ref()?;
+            Some((layer.set, delta_of(Path::new(&layer.entry.path)), changed.sum.value()))
+        });
+        std::iter::once((self.whole.set, self.whole.name.clone(), self.whole.sum.value())).chain(deltas)
+    }
+
     /// Reads page `number` as of the last increment. Returns whether the tablespace has it.
     fn page(&mut self, number: u32, page: &mut Vec<u8>) -> Result<bool> {
         let mut is_there = self.whole.next(page, self.page_size)?;
@@ -64,12 +74,12 @@ impl<'k> Layers<'k> {
     /// Opens the files that hold pages of a tablespace of the last set.
     pub fn open<'s>(&self, sets: &'s [Set], entry: &'s BackupTablespace) -> Result<Stack<'s>> {
         let mut layers = Vec::new();
-        for set in sets.iter().rev() {
+        for (number, set) in sets.iter().enumerate().rev() {
             let Some(own) = set.manifest.tablespace(entry.space) else { break };
             match &own.delta {
-                Some(delta) => layers.push(Layer::open(set, own, delta)?),
+                Some(delta) => layers.push(Layer::open((number, set), own, delta)?),
                 None => {
-                    let whole = Whole::open(set.dir.join(&own.path))?;
+                    let whole = Whole::open((number, set), &own.path)?;
                     layers.reverse();
                     let page_size = usize::try_from(entry.page_size).unwrap_or(0);
                     return Ok(Stack { whole, layers, entry, page_size });
@@ -109,6 +119,7 @@ impl<'k> Layers<'k> {
         }
         take(offset, &stretch)?;
         self.pages += found.pages;
+        stack.whole.finish()?;
         stack.layers.iter_mut().try_for_each(Layer::finish)
     }
 }
@@ -130,6 +141,9 @@ impl Set {
 /// A whole file, read from front to back.
 #[derive(Debug)]
 struct Whole {
+    /// The number of its set, and its name there.
+    set: usize,
+    name: PathBuf,
     path: PathBuf,
     file: File,
     size: u64,
@@ -137,23 +151,44 @@ struct Whole {
     /// Offset of the next page in `stretch`, and of the next stretch in the file.
     at: usize,
     offset: u64,
+    /// Of the bytes read so far.
+    sum: Crc32c,
 }
 
 impl Whole {
-    fn open(path: PathBuf) -> Result<Self> {
+    fn open((number, set): (usize, &Set), name: &str) -> Result<Self> {
+        let path = set.dir.join(name);
         let file = File::open(&path).map_err(failed(&path, "opening the tablespace"))?;
         let size = file.metadata().map_err(failed(&path, "looking at the file"))?.len();
-        Ok(Self { path, file, size, stretch: Vec::new(), at: 0, offset: 0 })
+        let (name, stretch, sum) = (PathBuf::from(name), Vec::new(), Crc32c::new());
+        Ok(Self { set: number, name, path, file, size, stretch, at: 0, offset: 0, sum })
+    }
+
+    fn refill(&mut self) -> Result<()> {
+        self.stretch.resize(STRETCH, 0);
+        let read = read_into(&self.file, self.offset, &mut self.stretch);
+        let read = read.map_err(failed(&self.path, "reading the tablespace"))?;
+        self.stretch.truncate(read);
+        self.sum.add(&self.stretch);
+        (self.at, self.offset) = (0, self.offset + read as u64);
+        Ok(())
+    }
+
+    /// Reads what is left behind the last whole page, which is nothing as a rule: the sum is of the whole file.
+    fn finish(&mut self) -> Result<()> {
+        while self.offset < self.size {
+            self.refill()?;
+            if self.stretch.is_empty() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Reads the next page. Returns whether there is one.
     fn next(&mut self, page: &mut Vec<u8>, page_size: usize) -> Result<bool> {
         if self.at >= self.stretch.len() {
-            self.stretch.resize(STRETCH, 0);
-            let read = read_into(&self.file, self.offset, &mut self.stretch);
-            let read = read.map_err(failed(&self.path, "reading the tablespace"))?;
-            self.stretch.truncate(read);
-            (self.at, self.offset) = (0, self.offset + read as u64);
+            self.refill()?;
         }
         page.clear();
         let next = self.stretch.get(self.at..self.at + page_size);
@@ -166,6 +201,8 @@ impl Whole {
 /// One increment's part of a tablespace.
 #[derive(Debug)]
 struct Layer<'s> {
+    /// The number of its set.
+    set: usize,
     path: PathBuf,
     entry: &'s BackupTablespace,
     delta: &'s BackupDelta,
@@ -177,10 +214,11 @@ struct Layer<'s> {
 }
 
 impl<'s> Layer<'s> {
-    fn open(set: &Set, entry: &'s BackupTablespace, delta: &'s BackupDelta) -> Result<Self> {
+    fn open((number, set): (usize, &Set), entry: &'s BackupTablespace, delta: &'s BackupDelta) -> Result<Self> {
         let path = delta_of(&set.dir.join(&entry.path));
         let changed = (delta.pages > 0).then(|| DeltaReader::open(path.clone())).transpose()?;
-        let mut layer = Self { path, entry, delta, changed, next: None, page: Vec::new(), sums: SameLsns::new() };
+        let mut layer =
+            Self { set: number, path, entry, delta, changed, next: None, page: Vec::new(), sums: SameLsns::new() };
         layer.advance()?;
         Ok(layer)
     }

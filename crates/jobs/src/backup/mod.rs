@@ -39,7 +39,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use flow::IoMode;
 use flow::durable::sync_file_system_of;
 use format::Lsn;
 use format::keyring::KeyStore;
@@ -62,6 +61,7 @@ use self::verify::{examine, trial};
 use crate::manifest::{BackupLocks, BackupState, Manifest};
 use crate::recover::{RecoverOptions, is_free, recover_one};
 use crate::server::{BackupServer, BackupStage, InstanceState, LogServer, ServerKind};
+use crate::source::crc32c::FileSums;
 use crate::source::keys::KeyFiles;
 
 /// Where the copies and the followed log are until they get their names in the set.
@@ -307,7 +307,7 @@ impl<'r> Run<'r> {
         let (set, keys) = (self.set, self.keys);
         let (examined, synced) = thread::scope(|scope| {
             let sync = scope.spawn(|| sync_file_system_of(set));
-            let examined = examine(set, keys, IoMode::Auto);
+            let examined = examine(set, &FileSums::new(), keys);
             (examined, sync.join().unwrap_or_else(|panic| resume_unwind(panic)))
         });
         let mut examined = examined?;

@@ -10,8 +10,6 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use crc_fast::{CrcAlgorithm, Digest};
-use flow::IoMode;
 use format::bytes::be;
 use format::keyring::KeyStore;
 use format::{PageNo, SpaceId, Verdict, Why};
@@ -22,6 +20,7 @@ use super::error::{Result, failed};
 use super::holes::Holes;
 use super::pace::Pace;
 use crate::source::ahead::each_piece;
+use crate::source::crc32c::Crc32c;
 use crate::source::keys::SpaceKey;
 use crate::source::page::PageOpener;
 use crate::source::space::{HEAD, SpacePart, by_page0};
@@ -57,8 +56,6 @@ pub(super) struct PageReader<'k> {
     keys: &'k KeyStore,
     opener: PageOpener,
     buffer: Vec<u8>,
-    /// How to read files that are larger than [`AT_ONCE`].
-    io: IoMode,
 }
 
 /// Takes the bytes of a file at an offset.
@@ -100,14 +97,7 @@ pub(super) fn part_in(head: &[u8], path: &Path, keys: &KeyStore) -> Option<Space
 
 impl<'k> PageReader<'k> {
     pub fn new(keys: &'k KeyStore) -> Self {
-        Self { keys, opener: PageOpener::new(), buffer: Vec::new(), io: IoMode::Auto }
-    }
-
-    /// Files are read through the page cache, or past it.
-    #[must_use]
-    pub const fn through(mut self, io: IoMode) -> Self {
-        self.io = io;
-        self
+        Self { keys, opener: PageOpener::new(), buffer: Vec::new() }
     }
 
     pub const fn keys(&self) -> &'k KeyStore {
@@ -184,8 +174,7 @@ impl<'k> PageReader<'k> {
             self.buffer = bytes;
             return taken;
         }
-        let through = self.io;
-        each_piece((file, path), len, through, &mut |offset, bytes| take(self, offset, bytes), io)
+        each_piece((file, path), len, &mut |offset, bytes| take(self, offset, bytes), io)
     }
 
     /// Rereads the pages that failed verification, and writes those that are sound now into the copy. Returns the rest.
@@ -218,16 +207,15 @@ impl<'k> PageReader<'k> {
         if is_tablespace && part.is_none() {
             found.bad.push(0);
         }
-        let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+        let mut sum = Crc32c::new();
         self.each_piece((&file, path), &mut |reader, offset, bytes| {
-            digest.update(bytes);
+            sum.add(bytes);
             if let Some(part) = &part {
                 reader.judge(bytes, offset, part, None, &mut found);
             }
-            found.size += bytes.len() as u64;
             Ok(())
         })?;
-        found.crc = u32::try_from(digest.finalize()).unwrap_or(0);
+        (found.size, found.crc) = (sum.len, sum.value());
         Ok(found)
     }
 
@@ -248,7 +236,7 @@ impl<'k> PageReader<'k> {
                 }
             }
         }
-        (found.size, found.crc) = (delta.size, delta.crc());
+        (found.size, found.crc) = (delta.sum.len, delta.sum.value());
         Ok(found)
     }
 
@@ -322,6 +310,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use format::Lsn;
+    use format::page::checksum::crc32c;
 
     use super::super::pace::BackupWatcher;
     use super::*;
@@ -358,17 +347,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_several_requests_is_read_to_its_end_in_every_way() {
+    fn a_file_of_several_requests_is_read_to_its_end() {
         let dir = tempfile::TempDir::new().expect("a directory");
         let (path, keys) = (dir.path().join("large"), KeyStore::default());
         let bytes: Vec<u8> = (0..(3_u32 << 20) + 777).map(|at| (at % 251) as u8).collect();
         fs::write(&path, &bytes).expect("written");
-        let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
-        digest.update(&bytes);
-        for io in [IoMode::Auto, IoMode::Direct, IoMode::Buffered] {
-            let found = PageReader::new(&keys).through(io).read(&path, false).expect("read");
-            assert_eq!((found.size, u64::from(found.crc)), (bytes.len() as u64, digest.finalize()), "{io:?}");
-        }
+        let crc = crc32c(&bytes);
+        let found = PageReader::new(&keys).read(&path, false).expect("read");
+        assert_eq!((found.size, found.crc), (bytes.len() as u64, crc));
     }
 
     #[test]

@@ -12,13 +12,13 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crc_fast::{CrcAlgorithm, Digest};
 use logs::xbstream::{end, payload_head};
 
 use super::error::{BackupError, Result, failed, refused};
 use super::joined::LOG;
 use crate::manifest::{BackupFile, BackupState, MANIFEST, Manifest};
 use crate::source::content::is_delta_note;
+use crate::source::crc32c::Crc32c;
 use crate::source::read_into;
 use crate::source::redo_log::REDO_DIR;
 
@@ -76,20 +76,18 @@ impl<W: Write> Sender<'_, W> {
     fn file(&mut self, known: &BackupFile) -> Result<()> {
         let path = self.set.join(&known.path);
         let file = File::open(&path).map_err(failed(&path, "opening the file"))?;
-        let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
-        let (mut bytes, mut size) = (vec![0; CHUNK], 0);
+        let (mut bytes, mut sum) = (vec![0; CHUNK], Crc32c::new());
         loop {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(BackupError::Interrupted);
             }
-            let len = read_into(&file, size, &mut bytes).map_err(failed(&path, "reading the file"))?;
+            let offset = sum.len;
+            let len = read_into(&file, offset, &mut bytes).map_err(failed(&path, "reading the file"))?;
             let Some(piece) = bytes.get(..len).filter(|piece| !piece.is_empty()) else { break };
-            digest.update(piece);
-            self.chunk(&known.path, size, piece)?;
-            size += len as u64;
+            sum.add(piece);
+            self.chunk(&known.path, offset, piece)?;
         }
-        let crc = format!("{:08x}", u32::try_from(digest.finalize()).unwrap_or(0));
-        if (size, &crc) != (known.size, &known.crc32c) {
+        if (sum.len, &sum.text()) != (known.size, &known.crc32c) {
             return Err(BackupError::Damaged(format!("{}: changed since it was backed up", path.display())));
         }
         self.end(&known.path)

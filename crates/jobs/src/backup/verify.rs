@@ -5,7 +5,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use flow::{IoMode, WorkList, run_workers};
+use flow::{WorkList, run_workers};
 use format::keyring::KeyStore;
 
 use super::chain::{Chain, as_job};
@@ -15,6 +15,7 @@ use crate::manifest::{BackupBase, BackupFile, BackupState, MANIFEST, Manifest};
 use crate::recover::{LogNames, RecoverError, RecoverOptions, recover_one, refuse_unfinished, walk_datadir};
 use crate::server::ServerKind;
 use crate::source::content::is_delta;
+use crate::source::crc32c::FileSums;
 use crate::source::keys::KeyFiles;
 use crate::source::name::NameHint;
 
@@ -72,8 +73,8 @@ pub(super) struct Examined {
     pub damage: Vec<String>,
 }
 
-/// Reads all files of a set except its manifest, on all cores.
-pub(super) fn examine(set: &Path, keys: &KeyStore, io: IoMode) -> Result<Examined> {
+/// Reads all files of a set except its manifest, on all cores. Files whose checksums are `known` are not read.
+pub(super) fn examine(set: &Path, known: &FileSums, keys: &KeyStore) -> Result<Examined> {
     let mut names: Vec<PathBuf> = Vec::new();
     walk_datadir(set, &mut |name, metadata| {
         if metadata.is_file() && name != Path::new(MANIFEST) {
@@ -85,9 +86,15 @@ pub(super) fn examine(set: &Path, keys: &KeyStore, io: IoMode) -> Result<Examine
     let list = WorkList::new(&names);
     let workers = thread::available_parallelism().map_or(1, NonZero::get).min(names.len());
     let examined = run_workers(workers, |_| {
-        let (mut reader, mut examined) = (PageReader::new(keys).through(io), Vec::new());
+        let (mut reader, mut examined) = (PageReader::new(keys), Vec::new());
         while let Some((_, name)) = list.take() {
-            examined.push((name, examine_file(&mut reader, set, name)?));
+            examined.push((
+                name,
+                match known.get(name) {
+                    Some(&(size, crc)) => (PagesRead { size, crc, ..PagesRead::default() }, None),
+                    None => examine_file(&mut reader, set, name)?,
+                },
+            ));
         }
         Ok(examined)
     });
@@ -173,23 +180,22 @@ fn verify_set(set: &Path, keys: &KeyFiles) -> Result<BackupReport> {
         };
         return refused(format!("this backup is encrypted: name the server's {option}"));
     }
-    let mut examined = examine(set, &store, IoMode::Auto)?;
+    let mut examined = examine(set, &FileSums::new(), &store)?;
     problems.append(&mut examined.damage);
     compare(&manifest, &examined, &mut problems);
     prove(set, &manifest, keys, &mut problems)?;
     Ok(report(&manifest, &examined, problems))
 }
 
-/// The manifest of the backup in `set` and the number of its files, all of them unchanged since it was taken. `None` if innokit did not
-/// take it, if it is void, or if it is a datadir by now.
-pub(crate) fn unchanged(set: &Path, keys: &KeyStore) -> Result<Option<(Manifest, u64)>> {
+/// The manifest of the backup in `set` and the number of its files, all of them unchanged since it was taken. Those whose checksums are
+/// `known` are not read. `None` if innokit did not take it, if it is void, or if it is a datadir by now.
+pub(crate) fn unchanged(set: &Path, known: &FileSums, keys: &KeyStore) -> Result<Option<(Manifest, u64)>> {
     let Some((manifest, is_sound)) = Manifest::of_usable(set)? else { return Ok(None) };
     let mut problems = Vec::new();
     if !is_sound {
         problems.push(format!("{MANIFEST}: changed since it was written: its own checksum does not fit"));
     }
-    // The caller copies these files next, and finds them in the page cache.
-    let examined = examine(set, keys, IoMode::Buffered)?;
+    let examined = examine(set, known, keys)?;
     compare(&manifest, &examined, &mut problems);
     match problems.first() {
         None => Ok(Some((manifest, examined.files.len() as u64))),

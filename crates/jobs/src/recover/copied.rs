@@ -59,5 +59,5 @@ pub(super) fn recover_copy(datadir: &Path, to: &Path, options: &RecoverOptions, 
     }
     place::sync(to)?;
     mark_closed(to)?;
-    Ok(Recovered { pieces_replayed: replayed, files_compared: taken.map_or(0, |taken| taken.len()), ..recovered })
+    Ok(Recovered { pieces_replayed: replayed, files_compared: taken.map_or(0, |taken| taken.compared()), ..recovered })
 }

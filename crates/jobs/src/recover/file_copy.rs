@@ -6,14 +6,13 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crc_fast::{CrcAlgorithm, Digest};
-use flow::IoMode;
 use rustix::fs::{SeekFrom, ioctl_ficlone};
 use rustix::io::Errno;
 
 use super::durable::make_like;
 use super::error::{Result, failed};
 use crate::source::ahead::each_piece;
+use crate::source::crc32c::Crc32c;
 use crate::source::{has_holes, read_into};
 
 /// Files up to this size are copied by the system, bytes.
@@ -21,32 +20,13 @@ const AT_ONCE: u64 = 1 << 20;
 /// Bytes per read of a file with holes, if its checksum is asked for.
 const PIECE: usize = 1 << 20;
 
-/// The CRC-32C of a file's content, if it is asked for.
-struct Sum(Option<Digest>);
-
-impl Sum {
-    fn add(&mut self, bytes: &[u8]) {
-        self.0.iter_mut().for_each(|digest| digest.update(bytes));
-    }
-
-    fn add_hole(&mut self, len: u64) {
-        if self.0.is_none() {
-            return;
-        }
-        let zeros = vec![0; PIECE.min(usize::try_from(len).unwrap_or(PIECE))];
-        let mut left = len;
-        while left > 0 {
-            let piece = zeros.get(..usize::try_from(left).unwrap_or(PIECE).min(PIECE)).unwrap_or_default();
-            self.add(piece);
-            left -= piece.len() as u64;
-        }
-    }
-}
+/// Sums up a file's content, if that is asked for.
+type Sum = Option<Crc32c>;
 
 /// Copies a file with its owner and mode. Returns the CRC-32C of its content if `is_summed`.
-pub(super) fn copy_file(from: &Path, to: &Path, is_summed: bool) -> Result<Option<u32>> {
+pub(crate) fn copy_file(from: &Path, to: &Path, is_summed: bool) -> Result<Option<u32>> {
     let like = fs::metadata(from).map_err(failed(from, "looking at the file"))?;
-    let mut sum = Sum(is_summed.then(|| Digest::new(CrcAlgorithm::Crc32Iscsi)));
+    let mut sum = is_summed.then(Crc32c::new);
     let copied = match like.len() {
         _ if has_holes(&like) => copy_sparse(from, to, &mut sum),
         len if len > AT_ONCE => copy_ahead(from, to, len, &mut sum),
@@ -54,13 +34,11 @@ pub(super) fn copy_file(from: &Path, to: &Path, is_summed: bool) -> Result<Optio
     };
     copied.map_err(failed(from, "copying the file"))?;
     make_like(to, &like)?;
-    Ok(sum.0.map(|digest| u32::try_from(digest.finalize()).unwrap_or(0)))
+    Ok(sum.map(|sum| sum.value()))
 }
 
 fn copy_at_once(from: &Path, to: &Path, sum: &mut Sum) -> io::Result<()> {
-    if sum.0.is_none() {
-        return fs::copy(from, to).map(drop);
-    }
+    let Some(sum) = sum else { return fs::copy(from, to).map(drop) };
     let bytes = fs::read(from)?;
     sum.add(&bytes);
     File::create_new(to)?.write_all_at(&bytes, 0)
@@ -71,14 +49,14 @@ fn copy_ahead(from: &Path, to: &Path, len: u64, sum: &mut Sum) -> io::Result<()>
     let (source, target) = (File::open(from)?, File::create_new(to)?);
     // On XFS and Btrfs both files have the same blocks until one is written to. Elsewhere this fails, and changes nothing.
     let is_shared = ioctl_ficlone(&target, &source).is_ok();
-    if is_shared && sum.0.is_none() {
+    if is_shared && sum.is_none() {
         return Ok(());
     }
     let take = &mut |offset, bytes: &[u8]| {
-        sum.add(bytes);
+        sum.iter_mut().for_each(|sum| sum.add(bytes));
         if is_shared { Ok(()) } else { target.write_all_at(bytes, offset) }
     };
-    each_piece((&source, from), len, IoMode::Auto, take, |error| error)
+    each_piece((&source, from), len, take, |error| error)
 }
 
 /// Copies a file and keeps its holes: without them a page_compressed tablespace would take several times its space.
@@ -93,7 +71,7 @@ fn copy_sparse(from: &Path, to: &Path, sum: &mut Sum) -> io::Result<()> {
             Err(Errno::NXIO) => len, // Only a hole is left.
             Err(error) => return Err(error.into()),
         };
-        sum.add_hole(start - at);
+        sum.iter_mut().for_each(|sum| sum.add_hole(start));
         at = if start < len { rustix::fs::seek(&source, SeekFrom::Hole(start))? } else { len };
         copy_range(&source, &target, start..at, sum)?;
     }
@@ -101,11 +79,11 @@ fn copy_sparse(from: &Path, to: &Path, sum: &mut Sum) -> io::Result<()> {
 }
 
 fn copy_range(mut source: &File, mut target: &File, range: Range<u64>, sum: &mut Sum) -> io::Result<()> {
-    if sum.0.is_none() {
+    let Some(sum) = sum else {
         source.seek(io::SeekFrom::Start(range.start))?;
         target.seek(io::SeekFrom::Start(range.start))?;
         return io::copy(&mut source.take(range.end - range.start), &mut target).map(drop);
-    }
+    };
     let (mut buffer, mut at) = (vec![0; PIECE], range.start);
     while at < range.end {
         let len = usize::try_from(range.end - at).unwrap_or(PIECE).min(PIECE);

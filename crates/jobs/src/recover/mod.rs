@@ -83,6 +83,7 @@ pub(crate) use self::durable::make_like;
 use self::ending::Ending;
 pub use self::error::RecoverError;
 use self::error::{Result, refused};
+pub(crate) use self::file_copy::copy_file;
 use self::files::{Done, Files};
 use self::increments::Chain;
 pub use self::increments::Increment;
@@ -101,7 +102,7 @@ use self::run::{Run, Writing, mark_closed, open_log};
 pub use self::shadow::SHADOW_NAME;
 #[doc(hidden)]
 pub use self::simulated::Simulated;
-use self::taken::Taken;
+pub(crate) use self::taken::Taken;
 #[doc(hidden)]
 pub use self::timed::{Clocked, on_clock};
 pub use self::tuning::Tuning;

@@ -1,38 +1,43 @@
-//! The files of a backup that innokit took. Its manifest has their checksums, so a restore compares them while it copies them: reading a set
-//! once to verify it and once more to copy it would take twice as long, because most sets are larger than the page cache.
+//! The files of a backup that innokit took. Its manifest has their checksums, so a restore compares them while it copies or merges them:
+//! reading a set once to verify it and once more to copy it would take twice as long, because most sets are larger than the page cache.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::error::{Result, damaged};
+use format::page::checksum::crc32c;
+
+use super::error::{Result, damaged, failed};
 use super::place::walk;
 use crate::manifest::{BackupFile, MANIFEST, Manifest};
 
 /// A backup that innokit took, with the files that its manifest lists.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(crate) struct Taken {
     set: PathBuf,
     files: BTreeMap<PathBuf, BackupFile>,
+    compared: AtomicU64,
 }
 
 impl Taken {
     /// The backup in `set`, if its files have the names and lengths that the manifest lists. That takes no time, so it is known before
-    /// anything is copied. `None` if innokit did not take it, or if it is a datadir by now.
+    /// anything is copied. `None` if innokit did not take it, if it is void, or if it is a datadir by now.
     pub fn of(set: &Path) -> Result<Option<Self>> {
         let Some((manifest, is_sound)) = Manifest::of_usable(set)? else { return Ok(None) };
-        if !is_sound {
-            let path = set.join(MANIFEST);
-            return damaged(format!("{}: changed since it was written: its own checksum does not fit", path.display()));
-        }
         let files = manifest.files.into_iter().map(|file| (PathBuf::from(&file.path), file)).collect();
-        let taken = Self { set: set.to_path_buf(), files };
+        let taken = Self { set: set.to_path_buf(), files, compared: AtomicU64::new(0) };
+        if !is_sound {
+            return taken
+                .not_as_taken(Path::new(MANIFEST), "changed since it was written: its own checksum does not fit");
+        }
         taken.compare_lengths()?;
         Ok(Some(taken))
     }
 
-    /// The number of files.
-    pub fn len(&self) -> u64 {
-        self.files.len() as u64
+    /// The number of files whose content was compared.
+    pub fn compared(&self) -> u64 {
+        self.compared.load(Ordering::Relaxed)
     }
 
     fn compare_lengths(&self) -> Result<()> {
@@ -55,14 +60,24 @@ impl Taken {
 
     /// Fails if a file, whose content has this CRC-32C, was changed.
     pub fn compare(&self, name: &Path, crc32c: u32) -> Result<()> {
-        let file = self.files.get(name);
-        if name == Path::new(MANIFEST) || file.is_some_and(|file| file.crc32c == format!("{crc32c:08x}")) {
+        if name == Path::new(MANIFEST) {
             return Ok(());
         }
-        self.not_as_taken(name, "changed: its checksum was another one")
+        if self.files.get(name).is_none_or(|file| file.crc32c != format!("{crc32c:08x}")) {
+            return self.not_as_taken(name, "changed: its checksum was another one");
+        }
+        self.compared.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
-    fn not_as_taken(&self, name: &Path, why: &str) -> Result<()> {
+    /// Reads a small file, and fails if it was changed.
+    pub fn compare_small(&self, name: &Path) -> Result<()> {
+        let path = self.set.join(name);
+        let bytes = fs::read(&path).map_err(failed(&path, "reading the file"))?;
+        self.compare(name, crc32c(&bytes))
+    }
+
+    fn not_as_taken<T>(&self, name: &Path, why: &str) -> Result<T> {
         damaged(format!("{}: not as it was backed up: {}: {why}", self.set.display(), name.display()))
     }
 }

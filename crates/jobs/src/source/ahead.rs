@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use flow::{Counters, Cursor, FileSet, IoMode, ReadOptions, Reader};
+use flow::{Counters, Cursor, FileSet, ReadOptions, Reader};
 
 /// Takes the bytes of a file at an offset.
 type Take<'t, E> = dyn FnMut(u64, &[u8]) -> Result<(), E> + 't;
@@ -15,12 +15,11 @@ type Take<'t, E> = dyn FnMut(u64, &[u8]) -> Result<(), E> + 't;
 pub(crate) fn each_piece<E>(
     (file, path): (&File, &Path),
     len: u64,
-    io: IoMode,
     take: &mut Take<'_, E>,
     failed: impl Fn(io::Error) -> E,
 ) -> Result<(), E> {
     let files = FileSet::of_open(file.try_clone().map_err(&failed)?, path.to_path_buf(), len);
-    let options = ReadOptions { io, ..ReadOptions::default() };
+    let options = ReadOptions::default();
     let (cursor, counters) = (Cursor::sweep(&files, options.block_size), Counters::new(1));
     let reader = Reader::new(&files, &cursor, &options, counters.worker(0));
     let mut reader = reader.map_err(|error| failed(io::Error::other(error)))?;

@@ -4,6 +4,7 @@ pub(crate) mod ahead;
 pub(crate) mod backup;
 pub mod catalog;
 pub mod content;
+pub(crate) mod crc32c;
 pub mod datadir;
 pub(crate) mod files;
 pub mod keys;

@@ -1,8 +1,8 @@
 //! `unpack`: extracts the files of backup streams and tar archives.
 //!
 //! ```text
-//! archive, or standard input -> decompressed as a whole -> chunks or headers verified -> files written, decompressed, synced
-//!   -> directories synced -> the marker of an unfinished directory removed
+//! archive, or standard input -> decompressed as a whole -> chunks or headers verified -> files written and decompressed
+//!   -> everything made durable -> the marker of an unfinished directory removed
 //! ```
 //!
 //! All or nothing: if an archive is damaged, or a name leads outside the directory, everything is removed again.
@@ -25,6 +25,7 @@ use self::source::{ArchiveKind, cut, of_bytes, open, pump};
 pub(crate) use self::target::MARKER;
 use self::target::UnpackDir;
 use crate::manifest::MANIFEST;
+use crate::source::crc32c::{Crc32c, FileSums};
 
 /// What was unpacked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
@@ -37,6 +38,9 @@ pub struct Unpacked {
     pub left_out: Vec<String>,
     /// Files compressed or encrypted in an unsupported way, left as they were.
     pub still_packed: Vec<String>,
+    /// The files as they were written. Those that an archive changes after their end are left out.
+    #[serde(skip)]
+    pub(crate) sums: FileSums,
 }
 
 /// Unpacks archives into a directory, which must be empty or not exist. `-` is standard input.
@@ -70,6 +74,23 @@ struct Open {
     file: File,
     /// Whether the file is new, as opposed to overwritten.
     is_new: bool,
+    /// Of what was written so far. `None` if it was not written from front to back.
+    sum: Option<Crc32c>,
+}
+
+impl Open {
+    fn new(place: PathBuf, file: File, is_new: bool) -> Self {
+        Self { place, file, is_new, sum: is_new.then(Crc32c::new) }
+    }
+
+    /// Bytes were written at this offset.
+    fn wrote(&mut self, offset: u64, bytes: &[u8]) {
+        self.sum = self.sum.take().filter(|sum| offset >= sum.len);
+        if let Some(sum) = &mut self.sum {
+            sum.add_hole(offset);
+            sum.add(bytes);
+        }
+    }
 }
 
 impl Work {
@@ -96,7 +117,8 @@ impl Work {
         }
         let (files, bytes) = self.target.finish()?;
         let still_packed = self.target.packed.iter().map(|path| path.display().to_string()).collect();
-        Ok(Unpacked { files, bytes, left_out: std::mem::take(&mut self.left_out), still_packed })
+        let (left_out, sums) = (std::mem::take(&mut self.left_out), std::mem::take(&mut self.target.sums));
+        Ok(Unpacked { files, bytes, left_out, still_packed, sums })
     }
 
     fn xbstream(
@@ -133,19 +155,21 @@ impl Work {
                 let place = UnpackDir::place(&name)?;
                 let is_new = !rewrite;
                 let file = if is_new { self.target.file(&place, archive) } else { self.target.again(&place, archive) };
-                self.open.insert(id, Open { place, file: file?, is_new });
+                self.open.insert(id, Open::new(place, file?, is_new));
                 Ok(())
             }
             Event::Data { id, offset, bytes } => {
-                let Some(open) = self.open.get(&id) else { return Ok(()) };
+                let Some(open) = self.open.get_mut(&id) else { return Ok(()) };
+                open.wrote(offset, bytes);
                 self.target.write(&open.place, &open.file, offset, bytes)
             }
             // Skipped bytes read as zeros in a new file, and keep their content in an old one.
             Event::Skip { .. } => Ok(()),
             Event::End { id, len } => {
-                let Some(open) = self.open.remove(&id) else { return Ok(()) };
+                let Some(mut open) = self.open.remove(&id) else { return Ok(()) };
                 self.target.set_len(&open.place, &open.file, len, open.is_new)?;
-                self.target.complete(&open.place, open.file, archive)
+                open.wrote(len, &[]);
+                self.target.complete(&open.place, (open.file, open.sum), archive)
             }
             Event::Misplaced { id, position, expected, found } => {
                 let name = self.name(id);
@@ -207,18 +231,19 @@ impl Work {
                 }
                 *offset = 0;
                 let file = self.target.file(&place, self.archive)?;
-                self.open.insert(ONLY, Open { place, file, is_new: true });
+                self.open.insert(ONLY, Open::new(place, file, true));
                 Ok(())
             }
             tar::Event::Data(bytes) => {
-                let Some(open) = self.open.get(&ONLY) else { return Ok(()) };
+                let Some(open) = self.open.get_mut(&ONLY) else { return Ok(()) };
+                open.wrote(*offset, bytes);
                 self.target.write(&open.place, &open.file, *offset, bytes)?;
                 *offset += bytes.len() as u64;
                 Ok(())
             }
             tar::Event::End => {
                 let Some(open) = self.open.remove(&ONLY) else { return Ok(()) };
-                self.target.complete(&open.place, open.file, self.archive)
+                self.target.complete(&open.place, (open.file, open.sum), self.archive)
             }
             tar::Event::Directory { path: name } => {
                 // The directory itself, which exists.
@@ -229,5 +254,50 @@ impl Work {
                 Ok(())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use format::page::checksum::crc32c;
+    use logs::xbstream::{end, payload_head};
+
+    use super::*;
+
+    #[test]
+    fn the_checksums_are_those_of_the_files_on_disk() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (mut stream, to) = (Vec::new(), dir.path().join("to"));
+        let large: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
+        let packed = zstd::encode_all(&large[..], 1).expect("packed");
+        for (name, content) in
+            [("large", &large), ("db/small", &vec![7; 10]), ("empty", &vec![]), ("more.zst", &packed)]
+        {
+            for (number, piece) in content.chunks(1 << 20).enumerate() {
+                stream.extend(payload_head(name, (number << 20) as u64, piece).expect("a short name"));
+                stream.extend(piece);
+            }
+            stream.extend(end(name).expect("a short name"));
+        }
+        let path = dir.path().join("stream.xb");
+        fs::write(&path, stream).expect("written");
+        let unpacked = unpack(&[path], &to).expect("unpacked");
+        let names: Vec<&str> = unpacked.sums.keys().filter_map(|name| name.to_str()).collect();
+        assert_eq!(names, ["db/small", "empty", "large", "more"]);
+        for (name, sum) in &unpacked.sums {
+            let bytes = fs::read(to.join(name)).expect("read");
+            assert_eq!(*sum, (bytes.len() as u64, crc32c(&bytes)), "{}", name.display());
+        }
+        // What was not written from front to back is not known.
+        let mut open = Open::new(PathBuf::from("t"), File::open(to.join("large")).expect("open"), true);
+        open.wrote(100, b"abc");
+        assert_eq!(
+            open.sum.as_ref().map(|sum| (sum.len, sum.value())),
+            Some((103, crc32c(&[&[0; 100][..], b"abc"].concat())))
+        );
+        open.wrote(50, b"abc");
+        assert!(open.sum.is_none());
     }
 }

@@ -10,12 +10,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use flow::durable::sync_directory;
+use flow::durable::{sync_directory, sync_file_system_of};
 
 use super::error::{Result, UnpackError, failed, refused};
 use super::holes::punch;
 use super::source::{Decoded, of_bytes, pump};
 use crate::source::content::{Content, HEAD, Packing, packed_name, recognise};
+use crate::source::crc32c::{Crc32c, FileSums};
 use crate::source::read_up_to;
 
 /// Marks a directory whose content is incomplete.
@@ -38,6 +39,8 @@ pub(super) struct UnpackDir {
     directories: BTreeSet<PathBuf>,
     /// Files whose names say that they are packed in an unsupported way.
     pub packed: BTreeSet<PathBuf>,
+    /// Complete files, as they were written.
+    pub sums: FileSums,
 }
 
 impl UnpackDir {
@@ -62,7 +65,7 @@ impl UnpackDir {
         });
         written.map_err(failed(&marker, "writing the file"))?;
         let (files, directories, packed) = (HashMap::new(), BTreeSet::new(), BTreeSet::new());
-        let target = Self { root: root.to_path_buf(), is_given, files, directories, packed };
+        let target = Self { root: root.to_path_buf(), is_given, files, directories, packed, sums: FileSums::new() };
         target.sync(root)?;
         Ok(target)
     }
@@ -113,6 +116,7 @@ impl UnpackDir {
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(FILE_MODE).open(&path);
         let file = file.map_err(failed(&path, "making the file"))?;
         self.files.insert(place.to_path_buf(), archive);
+        self.sums.remove(place);
         Ok(file)
     }
 
@@ -121,6 +125,7 @@ impl UnpackDir {
         if self.files.get(place) != Some(&archive) {
             return self.file(place, archive);
         }
+        self.sums.remove(place);
         let path = self.root.join(place);
         OpenOptions::new().read(true).write(true).open(&path).map_err(failed(&path, "opening the file"))
     }
@@ -134,6 +139,10 @@ impl UnpackDir {
         fs::rename(&path, self.root.join(to)).map_err(failed(&path, "renaming the file"))?;
         self.files.remove(from);
         self.files.insert(to.to_path_buf(), archive);
+        self.sums.remove(to);
+        if let Some(sum) = self.sums.remove(from) {
+            self.sums.insert(to.to_path_buf(), sum);
+        }
         Ok(())
     }
 
@@ -142,12 +151,13 @@ impl UnpackDir {
             return Ok(());
         }
         self.files.remove(place);
+        self.sums.remove(place);
         let path = self.root.join(place);
         fs::remove_file(&path).map_err(failed(&path, "removing the file"))
     }
 
-    /// Completes a file: decompresses it if it is packed, and makes it durable.
-    pub fn complete(&mut self, place: &Path, file: File, archive: usize) -> Result<()> {
+    /// Completes a file, and decompresses it if it is packed.
+    pub fn complete(&mut self, place: &Path, (file, sum): (File, Option<Crc32c>), archive: usize) -> Result<()> {
         let path = self.root.join(place);
         match packed_name(place) {
             Some((inner, Some(packing))) if self.is_packed(&path, packing)? => {
@@ -156,10 +166,18 @@ impl UnpackDir {
             }
             Some((_, None)) => {
                 self.packed.insert(place.to_path_buf());
-                settle(&file, &path)
+                self.settle(place, &file, sum)
             }
-            _ => settle(&file, &path),
+            _ => self.settle(place, &file, sum),
         }
+    }
+
+    /// Gives a complete file its holes, and notes its checksum.
+    fn settle(&mut self, place: &Path, file: &File, sum: Option<Crc32c>) -> Result<()> {
+        if let Some(sum) = sum {
+            self.sums.insert(place.to_path_buf(), (sum.len, sum.value()));
+        }
+        punch(file).map_err(failed(&self.root.join(place), "making holes in the file"))
     }
 
     /// Whether the file's content is packed as its name says.
@@ -175,13 +193,13 @@ impl UnpackDir {
         let input = File::open(&packed).map_err(failed(&packed, "opening the file"))?;
         let mut decoded = Decoded::new(packing, input).map_err(of_error)?;
         let output = self.file(inner, archive)?;
-        let mut offset = 0;
+        let mut sum = Crc32c::new();
         pump(&mut decoded, &of_error, &mut |bytes| {
-            output.write_all_at(bytes, offset).map_err(failed(&path, "writing the file"))?;
-            offset += bytes.len() as u64;
+            output.write_all_at(bytes, sum.len).map_err(failed(&path, "writing the file"))?;
+            sum.add(bytes);
             Ok(())
         })?;
-        settle(&output, &path)?;
+        self.settle(inner, &output, Some(sum))?;
         self.remove(place, archive)
     }
 
@@ -212,8 +230,8 @@ impl UnpackDir {
             let path = self.root.join(place);
             bytes += fs::metadata(&path).map_err(failed(&path, "looking at the file"))?.len();
         }
-        self.directories.iter().rev().try_for_each(|dir| self.sync(&self.root.join(dir)))?;
-        self.sync(&self.root)?;
+        // One call for all of them: a sync for each of ten thousand tables takes minutes.
+        sync_file_system_of(&self.root).map_err(failed(&self.root, "making the files durable"))?;
         let marker = self.root.join(MARKER);
         fs::remove_file(&marker).map_err(failed(&marker, "removing the file"))?;
         self.sync(&self.root)?;
@@ -235,10 +253,4 @@ impl UnpackDir {
             fs::remove_file(self.root.join(MARKER)).ok();
         }
     }
-}
-
-/// Gives a complete file its holes, and makes it durable.
-fn settle(file: &File, path: &Path) -> Result<()> {
-    punch(file).map_err(failed(path, "making holes in the file"))?;
-    file.sync_all().map_err(failed(path, "making the file durable"))
 }
