@@ -13,11 +13,10 @@ use super::error::{BackupError, Result, failed, refused};
 use super::follower::{Followed, Follower};
 use super::joined::{self, LOG};
 use super::settings;
-use super::tablespaces::Tablespaces;
+use super::tablespaces::{Placed, Tablespaces};
 use super::vendor::{LogRange, Vendor};
 use super::verify::MEMORY;
 use crate::archive::{ArchiveEvent, ArchiveOptions, archive_beside, segments};
-use crate::manifest::BackupTablespace;
 use crate::recover::LogNames;
 use crate::server::{BackupServer, LogServer, ServerFacts};
 use crate::source::keys::KeyFiles;
@@ -99,7 +98,7 @@ impl Vendor for MariaDb<'_> {
         joined::join(redo, set, until)
     }
 
-    fn place(&self, tablespaces: Tablespaces<'_>, set: &Path, range: LogRange) -> Result<Vec<BackupTablespace>> {
+    fn place(&self, tablespaces: Tablespaces<'_>, set: &Path, range: LogRange) -> Result<Placed> {
         let names = LogNames::read(set, self.keys, MEMORY)?;
         if names.end() != range.to {
             return Err(BackupError::Log(format!("it can be read only up to LSN {}", names.end())));

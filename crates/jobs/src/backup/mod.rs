@@ -214,9 +214,11 @@ impl<'r> Run<'r> {
         fs::remove_dir_all(&redo).map_err(failed(&redo, "removing what was followed"))?;
         (self.manifest.pages, self.manifest.pages_read_again) = (tablespaces.pages, tablespaces.pages_read_again);
         self.manifest.needs_keys = tablespaces.is_encrypted || self.vendor.needs_keys(&self.options.keys);
-        self.manifest.tablespaces = self.vendor.place(tablespaces, self.set, range)?;
+        let placed = self.vendor.place(tablespaces, self.set, range)?;
+        (self.manifest.tablespaces, self.manifest.needs_keys) =
+            (placed.entries, self.manifest.needs_keys | placed.is_encrypted);
         fs::remove_dir(&staging).map_err(failed(&staging, "removing the directory"))?;
-        self.prove()
+        self.prove(placed.sums)
     }
 
     /// Copies everything, holding each of the server's locks as briefly as possible. Returns the LSN whose state the backup restores.
@@ -295,19 +297,20 @@ impl<'r> Run<'r> {
 
     /// Only what can be recovered, page for page, is a backup. An increment cannot be recovered without its base, so only its log is proved
     /// here: `place` has read it to its end.
-    fn prove(&mut self) -> Result<()> {
+    fn prove(&mut self, mut known: FileSums) -> Result<()> {
         let keys = &self.options.keys;
         if self.manifest.base.is_none() {
             recover_one(self.set, &trial(keys))?;
         }
         if self.options.prepare {
             recover_one(self.set, &RecoverOptions { keys: keys.clone(), ..RecoverOptions::default() })?;
+            known.clear();
         }
-        // Nothing is written between here and the manifest, so one sync, while the set is read again, makes all of it durable.
+        // Nothing is written between here and the manifest, so one sync, while the rest of the set is read, makes all of it durable.
         let (set, keys) = (self.set, self.keys);
         let (examined, synced) = thread::scope(|scope| {
             let sync = scope.spawn(|| sync_file_system_of(set));
-            let examined = examine(set, &FileSums::new(), keys);
+            let examined = examine(set, &known, keys);
             (examined, sync.join().unwrap_or_else(|panic| resume_unwind(panic)))
         });
         let mut examined = examined?;

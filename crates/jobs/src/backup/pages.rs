@@ -46,7 +46,7 @@ pub(super) struct PagesRead {
     /// Whether some pages cannot be verified without a key.
     pub is_encrypted: bool,
     pub size: u64,
-    /// CRC-32C of all bytes.
+    /// CRC-32C of all bytes, or of the copy.
     pub crc: u32,
 }
 
@@ -118,12 +118,14 @@ impl<'k> PageReader<'k> {
             File::options().write(true).read(true).create_new(true).open(to).map_err(failed(to, "making the copy"))?;
         let like = from.metadata().map_err(failed(path, "looking at the file"))?;
         fs::set_permissions(to, like.permissions()).map_err(failed(to, "giving the copy its mode"))?;
-        let holes = Holes::like(&like, part.format.physical().bytes());
-        let found = self.each_stretch((from, path), part, pace, &mut |offset, stretch| {
+        let (holes, mut sum) = (Holes::like(&like, part.format.physical().bytes()), Crc32c::new());
+        let mut found = self.each_stretch((from, path), part, pace, &mut |offset, stretch| {
             notes.take(offset, stretch, part);
+            sum.add(stretch);
             holes.write(&target, offset, stretch).map_err(failed(to, "writing the copy"))
         })?;
         target.set_len(found.size).map_err(failed(to, "writing the copy"))?;
+        found.crc = sum.value();
         Ok(found)
     }
 

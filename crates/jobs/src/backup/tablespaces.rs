@@ -26,6 +26,7 @@ use super::pages::{PageReader, PagesRead, part_of, space_flags, space_id};
 use crate::manifest::BackupTablespace;
 use crate::recover::LogNames;
 use crate::source::content::delta_note;
+use crate::source::crc32c::FileSums;
 use crate::source::keys::SpaceKey;
 use crate::source::logged_key::logged_key;
 use crate::source::name::NameHint;
@@ -35,6 +36,17 @@ use crate::source::space::{HEAD, SpacePart};
 /// Looks at a file without a sound first page before it counts as damaged, and the pause between them: the server may be making it.
 const LOOKS: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// Tablespaces that have their names in the set.
+#[derive(Debug, Default)]
+pub(super) struct Placed {
+    /// Their entries in the manifest.
+    pub entries: Vec<BackupTablespace>,
+    /// The files that are as they were written, page by page verified.
+    pub sums: FileSums,
+    /// Whether some of their pages could not be verified without a key.
+    pub is_encrypted: bool,
+}
 
 /// A tablespace that was copied.
 #[derive(Debug)]
@@ -52,6 +64,8 @@ struct Copied {
     samples: Samples,
     /// Pages that failed verification at every read, with the file and the format to read them again.
     bad: Option<(File, SpacePart, Vec<u32>)>,
+    /// What copying the whole file found. `None` if not every page was sound, or if an increment has only its changed pages.
+    whole: Option<PagesRead>,
 }
 
 impl Copied {
@@ -221,9 +235,13 @@ impl<'k> Tablespaces<'k> {
             // One of these LSNs may come from a damaged page.
             entry.settled.clear();
         }
-        let bad = (!found.bad.is_empty()).then(|| from.0.try_clone().map(|file| (file, part, found.bad))).transpose();
-        let bad = bad.map_err(failed(from.1, "reading the tablespace"))?;
-        Ok(Copied { name, copy: Some(copy), entry, source, written, samples, bad })
+        let (bad, whole) = if found.bad.is_empty() {
+            (None, Some(found))
+        } else {
+            let file = from.0.try_clone().map_err(failed(from.1, "reading the tablespace"))?;
+            (Some((file, part, found.bad)), None)
+        };
+        Ok(Copied { name, copy: Some(copy), entry, source, written, samples, bad, whole })
     }
 
     /// Copies only the pages that the base lacks. `None` if the whole file has to be copied: there is no base, the base is not known to be
@@ -252,7 +270,8 @@ impl<'k> Tablespaces<'k> {
         }
         let samples = notes.take_samples();
         let entry = BackupTablespace { delta, ..notes.entry(from.0, part, found.size) };
-        Ok(Some(Copied { name: name.to_path_buf(), copy, entry, source, written, samples, bad: None }))
+        let (name, bad, whole) = (name.to_path_buf(), None, None);
+        Ok(Some(Copied { name, copy, entry, source, written, samples, bad, whole }))
     }
 
     const fn count(&mut self, found: &PagesRead) {
@@ -417,12 +436,12 @@ impl<'k> Tablespaces<'k> {
     }
 
     /// Gives the copies the names their tablespaces have at the end of the log (without `log`: had in the last pass). Removes the copies of
-    /// dropped ones. Returns the tablespaces in the set.
-    pub fn place(self, set: &Path, log: Option<&LogNames>) -> Result<Vec<BackupTablespace>> {
+    /// dropped ones.
+    pub fn place(self, set: &Path, log: Option<&LogNames>) -> Result<Placed> {
         if let Some(name) = self.unsound.iter().find(|name| !log.is_some_and(|log| log.knows(name))) {
             return damaged(&self.datadir.join(name), "its first page");
         }
-        let (mut placed, mut names) = (Vec::new(), BTreeSet::new());
+        let (mut placed, mut names) = (Placed::default(), BTreeSet::new());
         for (space, copied) in self.copied {
             // The server knows nothing of a file that is gone without a word in the log.
             let is_gone = !self.seen.contains(&space) && log.is_none_or(|log| log.last_name(space).is_none());
@@ -446,7 +465,11 @@ impl<'k> Tablespaces<'k> {
             }
             let entry = BackupTablespace { path: name.display().to_string(), ..copied.entry };
             put(copied.copy.as_deref(), set, name, &entry)?;
-            placed.push(entry);
+            placed.entries.push(entry);
+            if let Some(whole) = copied.whole {
+                placed.is_encrypted |= whole.is_encrypted;
+                placed.sums.insert(name.clone(), (whole.size, whole.crc));
+            }
         }
         Ok(placed)
     }

@@ -7,8 +7,7 @@ use format::{Lsn, SpaceId};
 
 use super::error::Result;
 use super::follower::{Followed, Follower};
-use super::tablespaces::Tablespaces;
-use crate::manifest::BackupTablespace;
+use super::tablespaces::{Placed, Tablespaces};
 use crate::server::{BackupServer, LogServer, ServerFacts};
 use crate::source::keys::KeyFiles;
 
@@ -53,9 +52,8 @@ pub(super) trait Vendor: Sync {
     /// Makes the set's log from the followed one. It ends with the last mini-transaction that ends at or before `until`.
     fn join(&self, redo: &Path, set: &Path, until: Lsn) -> Result<LogRange>;
 
-    /// Gives the copies the names their tablespaces have at the moment of the backup, and removes the copies of dropped ones. Returns the
-    /// tablespaces in the set.
-    fn place(&self, tablespaces: Tablespaces<'_>, set: &Path, range: LogRange) -> Result<Vec<BackupTablespace>>;
+    /// Gives the copies the names their tablespaces have at the moment of the backup, and removes the copies of dropped ones.
+    fn place(&self, tablespaces: Tablespaces<'_>, set: &Path, range: LogRange) -> Result<Placed>;
 
     /// Whether recovering the set needs keys, as far as its log is concerned.
     fn needs_keys(&self, keys: &KeyFiles) -> bool;

@@ -75,33 +75,30 @@ pub(super) struct Examined {
 
 /// Reads all files of a set except its manifest, on all cores. Files whose checksums are `known` are not read.
 pub(super) fn examine(set: &Path, known: &FileSums, keys: &KeyStore) -> Result<Examined> {
-    let mut names: Vec<PathBuf> = Vec::new();
+    let (mut examined, mut names) = (Examined::default(), Vec::new());
     walk_datadir(set, &mut |name, metadata| {
-        if metadata.is_file() && name != Path::new(MANIFEST) {
-            names.push(name.to_path_buf());
+        if !metadata.is_file() || name == Path::new(MANIFEST) {
+            return Ok(());
+        }
+        match known.get(name).filter(|(size, _)| *size == metadata.len()) {
+            Some(&(size, crc)) => examined.add(name, PagesRead { size, crc, ..PagesRead::default() }, None),
+            None => names.push(name.to_path_buf()),
         }
         Ok(())
     })
     .map_err(as_job)?;
     let list = WorkList::new(&names);
     let workers = thread::available_parallelism().map_or(1, NonZero::get).min(names.len());
-    let examined = run_workers(workers, |_| {
-        let (mut reader, mut examined) = (PageReader::new(keys), Vec::new());
+    let found = run_workers(workers, |_| {
+        let (mut reader, mut found) = (PageReader::new(keys), Vec::new());
         while let Some((_, name)) = list.take() {
-            examined.push((
-                name,
-                match known.get(name) {
-                    Some(&(size, crc)) => (PagesRead { size, crc, ..PagesRead::default() }, None),
-                    None => examine_file(&mut reader, set, name)?,
-                },
-            ));
+            found.push((name, examine_file(&mut reader, set, name)?));
         }
-        Ok(examined)
+        Ok(found)
     });
-    let mut files: Vec<_> = examined.into_iter().collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
+    let mut files: Vec<_> = found.into_iter().collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
     // The same report, whichever worker came to a file.
     files.sort_unstable_by_key(|(name, _)| *name);
-    let mut examined = Examined::default();
     files.into_iter().for_each(|(name, (found, damage))| examined.add(name, found, damage));
     Ok(examined)
 }

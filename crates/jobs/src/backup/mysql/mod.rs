@@ -27,10 +27,9 @@ use self::live::LiveRedo;
 use super::error::{BackupError, Result, failed, refused};
 use super::follower::{Followed, Follower};
 use super::settings;
-use super::tablespaces::{Tablespaces, imported};
+use super::tablespaces::{Placed, Tablespaces, imported};
 use super::vendor::{LogRange, Vendor};
 use super::verify::MEMORY;
-use crate::manifest::BackupTablespace;
 use crate::recover::LogNames;
 use crate::server::{BackupServer, LogServer, ServerFacts, other_datadir};
 use crate::source::keys::KeyFiles;
@@ -165,7 +164,7 @@ impl Vendor for MySql<'_> {
         Ok(LogRange { from: origin.checkpoint, to: until })
     }
 
-    fn place(&self, tablespaces: Tablespaces<'_>, set: &Path, range: LogRange) -> Result<Vec<BackupTablespace>> {
+    fn place(&self, tablespaces: Tablespaces<'_>, set: &Path, range: LogRange) -> Result<Placed> {
         let present: Vec<(SpaceId, PathBuf)> =
             tablespaces.present().map(|(space, name)| (space, name.to_path_buf())).collect();
         let placed = tablespaces.place(set, None)?;
