@@ -6,7 +6,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{Dir, Run, all_datadirs, check, check_json, fixture, innokit, manifest, reasons, total};
+use common::{Dir, Run, all_datadirs, check, check_json, fixture, innokit, manifest, noise, reasons, total};
 use format::page::checksum::full_crc32;
 use format::{Algorithm, Lsn, Scheme, SpaceFormat, seal_page};
 use serde_json::Value;
@@ -37,18 +37,6 @@ fn put(page: &mut [u8], at: usize, value: u32) {
 fn get(page: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(page[at..at + 4].try_into().expect("4 bytes"))
 }
-
-fn noise(len: usize) -> Vec<u8> {
-    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-    let next = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 32) as u8
-    };
-    std::iter::repeat_with(next).take(len).collect()
-}
-
 /// A datadir with nothing but a redo log that still has to be applied.
 fn dir_with_pending_log() -> Dir {
     let dir = Dir::new();

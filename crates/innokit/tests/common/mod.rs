@@ -237,3 +237,15 @@ pub fn copy(from: &Path, to: &Path) {
     let copied = Command::new("cp").args(["-a", "--reflink=auto", "--sparse=always"]).arg(from).arg(to).status();
     assert!(copied.expect("cp runs").success(), "copying {}", from.display());
 }
+
+/// Bytes without a pattern, the same in each run.
+pub fn noise(len: usize) -> Vec<u8> {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let next = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}

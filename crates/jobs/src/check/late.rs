@@ -1,12 +1,11 @@
 //! Beside a running server, what looks lost may merely be late. Only a page changed after the newest checkpoint may still be missing on
 //! disk. Where no LSN can tell, a file that is not being written is as damaged as it looks.
 
-use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-use format::bytes::{be, is_zero};
+use format::bytes::be;
 use format::keyring::KeyStore;
 use format::page::fil::FIL_PAGE_LSN;
 use format::{ExtentMap, Lsn, PageNo, SpaceHeader, Verdict, verify_page};
@@ -19,6 +18,7 @@ use crate::finding_code::FindingCode;
 use crate::report::document::{Finding, Severity};
 use crate::source::catalog::changes_page;
 use crate::source::files::{self, File};
+use crate::source::is_unwritten;
 use crate::source::redo_log::RedoLogs;
 use crate::source::space::{self, SpacePart};
 
@@ -37,7 +37,7 @@ pub(super) fn not_yet_made(path: &Path, finding: Finding) -> Finding {
     if finding.severity != Severity::Undecided {
         return finding;
     }
-    if is_all_zero(path) {
+    if is_unwritten(path) && files::metadata(path).is_ok_and(|file| file.len() > 0) {
         return about(path, FindingCode::NOT_FLUSHED_YET, Severity::Notice, "not flushed yet, not verified".to_owned());
     }
     let is_still = fate::holds_still(path);
@@ -193,18 +193,6 @@ pub(super) fn lsn_at(file: &File, part: &SpacePart, index: u32) -> Option<Lsn> {
     let offset = part.format.physical().offset_of(index);
     file.read_exact_at(&mut header, offset).ok()?;
     be::u64_at(&header, FIL_PAGE_LSN).map(Lsn)
-}
-
-fn is_all_zero(path: &Path) -> bool {
-    let Ok(mut file) = File::open(path) else { return false };
-    let (mut bytes, mut len) = (vec![0; 1 << 16], 0);
-    loop {
-        match file.read(&mut bytes) {
-            Ok(0) => return len > 0,
-            Ok(got) if bytes.get(..got).is_some_and(is_zero) => len += got,
-            Ok(_) | Err(_) => return false,
-        }
-    }
 }
 
 impl Settling<'_> {

@@ -1,7 +1,7 @@
 //! After the last page: what only the whole file can tell. Zero pages in use, missing pages, files that are not tablespaces, and whether
 //! the redo log may still repair any of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use super::late;
 use super::log_ends::LogEnds;
 use super::settling::{SettledFile, SettledSpace, Settling};
 use super::words::{
-    about, first_page_lost, header_fault, not_a_tablespace, nothing_verified, overlapping, shown, undecided_pages,
-    with_freed,
+    about, first_page_lost, header_fault, not_a_tablespace, nothing_verified, of_orphan, overlapping, shown,
+    undecided_pages, with_freed,
 };
 use crate::finding_code::FindingCode;
 use crate::report::document::{FileReport, Finding, Pending, Report, Severity, SkippedFile, Totals, Unit};
@@ -62,6 +62,8 @@ pub(super) fn settle(
         redo,
         freed_damage,
         live,
+        // Beside a server, a table may have been created since the dictionary was read.
+        orphans: if live { HashSet::new() } else { catalogs.iter().flat_map(Catalog::orphans).collect() },
         unflushed: Vec::new(),
         ends: LogEnds::new(wish.keys),
         open: OpenTransactions::new(wish.keys),
@@ -209,7 +211,12 @@ impl Settling<'_> {
             }
             (None, Err(words)) if done.log.is_none() => {
                 let finding = not_a_tablespace(&done.candidate, words, &mut self.redo);
-                if self.live { late::not_yet_made(path, finding) } else { finding }
+                let is_orphan = finding.severity == Severity::Damage && self.orphans.contains(path);
+                match is_orphan {
+                    true => of_orphan(&finding),
+                    false if self.live => late::not_yet_made(path, finding),
+                    false => finding,
+                }
             }
             (None, _) => return Vec::new(),
         };

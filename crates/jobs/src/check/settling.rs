@@ -1,6 +1,6 @@
 //! The state kept after the last page, while the report is made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub(super) struct SettledFile {
     /// The part that was read.
     pub share: Share,
     pub member: Option<Member>,
-    /// Not a tablespace yet: its server is creating it.
+    /// Not a tablespace, and not lost either: its server is creating it, or was killed while it did.
     pub is_new: bool,
     /// Removed, replaced or truncated while its server had it open, as servers do: skip everything that depends on the rest of it.
     pub gone: bool,
@@ -66,6 +66,8 @@ pub(super) struct Settling<'i> {
     pub freed_damage: BTreeMap<u32, Arc<Usage>>,
     /// A server may be writing the files.
     pub live: bool,
+    /// Files that no table uses, and whose content no server minds.
+    pub orphans: HashSet<PathBuf>,
     /// Files that the server has created but not yet written.
     pub unflushed: Vec<PathBuf>,
     pub ends: LogEnds<'i>,

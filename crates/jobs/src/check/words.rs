@@ -132,6 +132,16 @@ pub(super) fn not_a_tablespace(candidate: &Candidate, words: &str, redo: &mut Re
     about(path, reason, severity_unless(recovery), message)
 }
 
+/// The finding about a file that is no tablespace, and that no table uses.
+pub(super) fn of_orphan(finding: &Finding) -> Finding {
+    let message = format!(
+        "{}, and no table of the dictionary uses this file: a server that was killed while it created the table leaves such a file; \
+         remove it before you create a table of that name",
+        finding.message
+    );
+    Finding { reason: "orphan_file".into(), severity: Severity::Notice, message, ..finding.clone() }
+}
+
 pub(super) fn first_page_lost(path: &Path, redo: &mut RedoLogs) -> Finding {
     let recovery = redo.pending_for(path);
     let mut message =

@@ -22,6 +22,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
+use format::bytes::is_zero;
+
 use self::files::File;
 
 /// The device and the inode of the file that a path leads to; `None` if there is no such file, as for an archive member.
@@ -63,6 +65,19 @@ pub(crate) fn read_into(file: &impl FileExt, offset: u64, bytes: &mut [u8]) -> i
         }
     }
     Ok(filled)
+}
+
+/// Whether a file is empty or all zeros: nothing was ever written to it.
+pub(crate) fn is_unwritten(path: &Path) -> bool {
+    let Ok(mut file) = File::open(path) else { return false };
+    let mut bytes = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut bytes) {
+            Ok(0) => return true,
+            Ok(got) if bytes.get(..got).is_some_and(is_zero) => {}
+            Ok(_) | Err(_) => return false,
+        }
+    }
 }
 
 /// Reads all of a small file. It must be a regular file of at most `max` bytes: a name does not tell what is behind it, and opening a pipe

@@ -1,7 +1,7 @@
 //! From trees to tables: compares rows with entries, names the findings, and asks whether the redo log may still repair any of it.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
 use format::keyring::KeyStore;
@@ -26,6 +26,7 @@ use crate::report::shown;
 use crate::report::watcher::{Found, Watcher};
 use crate::source::catalog::{Catalog, CatalogFinding, Held};
 use crate::source::datadir::{Inventory, Passed};
+use crate::source::is_unwritten;
 use crate::source::keys::NO_KEY;
 use crate::source::name::table_of_path;
 use crate::source::redo_log::{RedoLogs, datadirs_of};
@@ -103,6 +104,8 @@ struct Settling<'s> {
     /// The ends of logs that have work to do.
     ends: LogEnds<'s>,
     open: OpenTransactions<'s>,
+    /// Files that no table uses, and whose content no server minds.
+    orphans: HashSet<PathBuf>,
 }
 
 /// Rules that a transaction still to be rolled back may break.
@@ -129,7 +132,8 @@ pub(super) fn settle(
     };
     let (redo, path, datadirs) = (RedoLogs::new(false), String::new(), Vec::new());
     let (ends, open) = (LogEnds::new(keys), OpenTransactions::new(keys));
-    let mut settling = Settling { report, redo, options, path, recovery: None, datadirs, ends, open };
+    let orphans = catalogs.iter().flat_map(Catalog::orphans).collect();
+    let mut settling = Settling { report, redo, options, path, recovery: None, datadirs, ends, open, orphans };
     settling.redo.say_in_ddl(catalogs.iter().flat_map(Catalog::in_ddl));
     for (subject, walked) in subjects.iter().zip(walked) {
         settling.subject(subject, walked, definitions);
@@ -213,6 +217,10 @@ impl Settling<'_> {
         self.path = shown(&subject.path);
         let known = match &subject.opened {
             Ok(known) => known,
+            Err(why) if self.orphans.contains(&subject.path) && is_unwritten(&subject.path) => {
+                let why = format!("{why}, and no table of the dictionary uses this file");
+                return self.report.skipped.push(SkippedFile { path: self.path.clone(), why });
+            }
             Err(why) => return self.failed(self.path.clone(), why),
         };
         self.recovery = self.redo.pending_for(&subject.path).map(str::to_owned);

@@ -141,12 +141,11 @@ fn findings_of(datadir: &Path, keys: &KeyFiles) -> Vec<Finding> {
 
 /// Asserts that nothing in the datadir is damaged.
 fn assert_sound(datadir: &Path, keys: &KeyFiles) {
-    // Every start recreates the temporary tablespace. A file created just before the crash is empty if its redo did not reach the log, or
-    // has an empty header (10.5); the server's own recovery leaves it that way too. 10.5 and earlier also leave one half of a table whose
-    // RENAME or DROP the crash interrupted, and the old definition of an altered one. The comparison with the server's own recovery shows
-    // whether a table was lost that way.
+    // 10.5 and earlier leave one half of a table whose CREATE, RENAME or DROP the crash interrupted, sometimes with an empty header, and
+    // the old definition of an altered one. The server's own recovery leaves them too. The comparison with it shows whether a table was
+    // lost that way.
     let is_unfinished = |finding: &Finding| {
-        matches!(finding.reason.as_str(), "not_a_tablespace" | "frm_without_table" | "missing_frm" | "wrong_frm")
+        matches!(finding.reason.as_str(), "frm_without_table" | "missing_frm" | "wrong_frm")
             || (finding.reason.as_str() == "data_beyond_space_size" && finding.stored == Some(0))
     };
     let findings = findings_of(datadir, keys);

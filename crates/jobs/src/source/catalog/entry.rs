@@ -1,6 +1,6 @@
 //! A dictionary's entry for one tablespace.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Everything read from a dictionary.
 #[derive(Debug, Default)]
@@ -93,6 +93,11 @@ impl Entry {
             is_intermediate: false,
             is_being_indexed: false,
         }
+    }
+
+    /// All places where a file of it may be.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().chain(&self.twin).map(PathBuf::as_path)
     }
 
     /// For messages: `table shop.orders`, `tablespace general`.

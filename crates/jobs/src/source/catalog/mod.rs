@@ -45,6 +45,7 @@ use super::redo_log::{RedoLogs, unbegun_truncation_logs};
 use super::system;
 use crate::report::document::Severity;
 use crate::source::backup::{BackupNotes, is_own_increment};
+use crate::source::is_unwritten;
 use crate::tree::{FoundFile, Tablespace, transactions};
 
 /// How often, and at what interval, to recheck differences beside a running server.
@@ -100,6 +101,17 @@ impl Catalog {
         let open = transactions::numbers_in(&self.root, &self.keys).unwrap_or_else(|| Ok(BTreeSet::new())).ok();
         let has_ended = |transaction| open.as_ref().is_some_and(|open| !open.contains(&transaction));
         FilesInDdl::new(&dictionary.ddl_steps, &dictionary.entries, has_ended)
+    }
+
+    /// Files that are named like those of tables, but that no table of the dictionary uses, and whose content does not matter: servers leave
+    /// them alone whatever is in them. MySQL reads the headers of all such files, and does not start if it finds a space id twice.
+    #[must_use]
+    pub fn orphans(&self) -> Vec<PathBuf> {
+        let Says::All(dictionary) = &self.says else { return Vec::new() };
+        let used: BTreeSet<&Path> = dictionary.entries.iter().flat_map(Entry::paths).collect();
+        let is_orphan = |path: &&PathBuf| NameHint::of(path) == NameHint::Table && !used.contains(path.as_path());
+        let is_ignored = |path: &&PathBuf| !dictionary.is_in_files || is_unwritten(path);
+        self.names.iter().filter(is_orphan).filter(is_ignored).cloned().collect()
     }
 
     /// Files outside the datadir that its dictionary names: walking does not find them.
