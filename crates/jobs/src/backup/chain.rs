@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use flow::durable::sync_file_system_of;
 use format::keyring::KeyStore;
@@ -165,7 +166,7 @@ fn others(last: &Set, taken: &Taken, to: &Path) -> Result<()> {
     let is_log = |name: &PathBuf| name == Path::new(LOG) || name.starts_with(REDO_DIR);
     let (log, files): (Vec<_>, Vec<_>) = files.filter(|name| !done.contains(name)).partition(is_log);
     let copy = |name: &PathBuf| {
-        let sum = copy_file(&last.dir.join(name), &to.join(name), true).map_err(as_job)?;
+        let sum = copy_file(&last.dir.join(name), &to.join(name), true, &AtomicBool::new(false)).map_err(as_job)?;
         sum.map_or(Ok(()), |sum| taken.compare(name, sum)).map_err(as_job)
     };
     files.iter().try_for_each(copy)?;

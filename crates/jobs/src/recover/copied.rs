@@ -2,7 +2,8 @@
 //!
 //! Nobody uses the copy before it is finished, and after an interruption it is made again. So nothing in it needs to be saved before it is
 //! changed, or durable before all of it is; and pages that were just copied are changed in the page cache, so the device writes most of
-//! them once. The log is read from the original and copied last: no server takes an interrupted copy without it for a datadir.
+//! them once. The log is read from the original, while the files are copied, and copied last: no server takes an interrupted copy without
+//! it for a datadir.
 
 use std::path::Path;
 
@@ -11,12 +12,13 @@ use format::Lsn;
 use format::keyring::KeyStore;
 
 use super::budget::Budget;
+use super::ending::{self, Ending};
 use super::error::Result;
 use super::log::RedoLog;
 use super::moment::shadow_tag;
 use super::options::RecoverOptions;
 use super::outside::Outside;
-use super::place::{self, Copying, Lock};
+use super::place::{self, Copying, LOG, Lock};
 use super::plan::RecoverPlan;
 use super::recovered::Recovered;
 use super::run::{Run, Writing, mark_closed, open_log};
@@ -33,17 +35,18 @@ pub(super) fn recover_copy(datadir: &Path, to: &Path, options: &RecoverOptions, 
     let budget = Budget::of(options.memory);
     let mut log = open_log(datadir, false, options, keys)?;
     let at_once = budget.at_once(options.round);
-    // Planned before it is copied: the copy may be large, and recovery may be impossible.
-    let wanted = Wanted::read(&log, budget.plan, at_once, options.until)?;
-    let (wanted, files_outside) = if datadir.join(SHADOW_NAME).exists() {
-        (None, Survey::take(datadir, &wanted, keys)?.outside)
-    } else {
-        let plan = planning::plan(datadir, wanted, keys)?;
-        let RecoverPlan { wanted, outside, .. } = plan;
-        (Some(wanted).filter(|wanted| log.backup.is_some() || wanted.names_only_inside()), outside)
-    };
-    let copying = Copying { from: datadir, to, taken: taken.as_ref() };
-    let logs = copying.all_but_logs(&files_outside)?;
+    let copying = Copying::new(datadir, to, taken.as_ref());
+    let inside = copying.begin()?;
+    // The log takes a core to read, and the files mostly a device to copy. If recovery is impossible, the copying stops.
+    let (wanted, files_outside) = copying.beside(&inside, || {
+        let wanted = Wanted::read(&log, budget.plan, at_once, options.until)?;
+        if datadir.join(SHADOW_NAME).exists() {
+            return Ok((None, Survey::take(datadir, &wanted, keys)?.outside));
+        }
+        let RecoverPlan { wanted, outside, .. } = planning::plan(datadir, wanted, keys)?;
+        Ok((Some(wanted).filter(|wanted| log.backup.is_some() || wanted.names_only_inside()), outside))
+    })?;
+    copying.outside(&files_outside)?;
     let _lock_of_copy = Lock::take(to, Sharing::Exclusive)?;
     // Names that lead outside mean the copied files from here on.
     log.outside = Outside::MovedIn;
@@ -53,9 +56,17 @@ pub(super) fn recover_copy(datadir: &Path, to: &Path, options: &RecoverOptions, 
     let run = Run { datadir: to, log: &log, options, keys, budget };
     let (recovered, ending) = run.change(plan, Writing::Copy)?;
     outside::refuse_left(to, keys)?;
-    copying.logs(&logs)?;
-    if let Some(ending) = ending {
-        ending.write(&RedoLog::open(to, true, keys)?, Lsn(recovered.end_lsn))?;
+    match ending {
+        // Nothing of the log would be left.
+        Some(Ending::NewLog(bytes, size)) if taken.is_none() && log.is_one_file() => {
+            copying.empty_logs(&inside)?;
+            ending::replace(&to.join(LOG), &bytes, size)?;
+        }
+        ending => {
+            copying.logs(&inside)?;
+            let copied = || RedoLog::open(to, true, keys);
+            ending.map_or(Ok(()), |ending| ending.write(&copied()?, Lsn(recovered.end_lsn)))?;
+        }
     }
     place::sync(to)?;
     mark_closed(to)?;

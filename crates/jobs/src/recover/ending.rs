@@ -75,7 +75,7 @@ impl Ending {
 }
 
 /// Replaces a log file, atomically, with one of `size` bytes that starts with `bytes` and is otherwise empty.
-fn replace(path: &Path, bytes: &[u8], size: u64) -> Result<()> {
+pub(super) fn replace(path: &Path, bytes: &[u8], size: u64) -> Result<()> {
     // If the name is a link, replace its target, not the link.
     let old = fs::canonicalize(path).map_err(failed(path, "looking for the redo log"))?;
     let like = fs::metadata(&old).map_err(failed(&old, "looking at the redo log"))?;

@@ -5,6 +5,7 @@ use std::io::{self, Read, Seek};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{SeekFrom, ioctl_ficlone};
 use rustix::io::Errno;
@@ -23,13 +24,13 @@ const PIECE: usize = 1 << 20;
 /// Sums up a file's content, if that is asked for.
 type Sum = Option<Crc32c>;
 
-/// Copies a file with its owner and mode. Returns the CRC-32C of its content if `is_summed`.
-pub(crate) fn copy_file(from: &Path, to: &Path, is_summed: bool) -> Result<Option<u32>> {
+/// Copies a file with its owner and mode. Returns the CRC-32C of its content if `is_summed`. A large file fails soon after `stop` is set.
+pub(crate) fn copy_file(from: &Path, to: &Path, is_summed: bool, stop: &AtomicBool) -> Result<Option<u32>> {
     let like = fs::metadata(from).map_err(failed(from, "looking at the file"))?;
     let mut sum = is_summed.then(Crc32c::new);
     let copied = match like.len() {
         _ if has_holes(&like) => copy_sparse(from, to, &mut sum),
-        len if len > AT_ONCE => copy_ahead(from, to, len, &mut sum),
+        len if len > AT_ONCE => copy_ahead((from, len), to, &mut sum, stop),
         _ => copy_at_once(from, to, &mut sum),
     };
     copied.map_err(failed(from, "copying the file"))?;
@@ -45,7 +46,7 @@ fn copy_at_once(from: &Path, to: &Path, sum: &mut Sum) -> io::Result<()> {
 }
 
 /// Copies a large file. The system itself would read it with little ahead, and a device that can do more would wait.
-fn copy_ahead(from: &Path, to: &Path, len: u64, sum: &mut Sum) -> io::Result<()> {
+fn copy_ahead((from, len): (&Path, u64), to: &Path, sum: &mut Sum, stop: &AtomicBool) -> io::Result<()> {
     let (source, target) = (File::open(from)?, File::create_new(to)?);
     // On XFS and Btrfs both files have the same blocks until one is written to. Elsewhere this fails, and changes nothing.
     let is_shared = ioctl_ficlone(&target, &source).is_ok();
@@ -53,6 +54,10 @@ fn copy_ahead(from: &Path, to: &Path, len: u64, sum: &mut Sum) -> io::Result<()>
         return Ok(());
     }
     let take = &mut |offset, bytes: &[u8]| {
+        // Relaxed: a moment later will do.
+        if stop.load(Ordering::Relaxed) {
+            return Err(io::Error::other("the copying was stopped"));
+        }
         sum.iter_mut().for_each(|sum| sum.add(bytes));
         if is_shared { Ok(()) } else { target.write_all_at(bytes, offset) }
     };
@@ -111,7 +116,7 @@ mod tests {
     fn copied(from: &Path, bytes: &[u8]) {
         let to = from.with_extension("copy");
         for is_summed in [false, true] {
-            let sum = copy_file(from, &to, is_summed).expect("copied");
+            let sum = copy_file(from, &to, is_summed, &AtomicBool::new(false)).expect("copied");
             assert!(fs::read(&to).expect("read") == bytes, "{}", bytes.len());
             assert_eq!(sum, is_summed.then(|| crc32c(bytes)), "{}", bytes.len());
             // On a file system without holes neither of the files is sparse.
@@ -148,5 +153,14 @@ mod tests {
             fs::write(&from, &bytes).expect("written");
             copied(&from, &bytes);
         }
+    }
+
+    #[test]
+    fn a_large_copy_can_be_stopped() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let from = dir.path().join("from");
+        fs::write(&from, vec![1; 3 << 20]).expect("written");
+        let stopped = copy_file(&from, &dir.path().join("to"), false, &AtomicBool::new(true));
+        assert!(stopped.is_err_and(|error| error.to_string().contains("was stopped")));
     }
 }

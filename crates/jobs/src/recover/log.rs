@@ -252,6 +252,11 @@ impl RedoLog {
         }
     }
 
+    /// Whether the log is one file, as MariaDB's is, so that a new file replaces all of it.
+    pub const fn is_one_file(&self) -> bool {
+        matches!(self.vendor, Vendor::MariaDb(_))
+    }
+
     /// The log's file ranges, starting at its checkpoint.
     fn stretches(&self) -> Vec<(FileId, Range<u64>)> {
         match &self.vendor {

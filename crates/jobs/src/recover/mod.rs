@@ -230,7 +230,7 @@ fn finish_emptied(datadir: &Path, options: &RecoverOptions, end: Lsn) -> Result<
         Some(to) => {
             let _lock = Lock::take(datadir, Sharing::Shared)?;
             let taken = if options.compare { Taken::of(datadir)? } else { None };
-            Copying { from: datadir, to, taken: taken.as_ref() }.all(&[])?;
+            Copying::new(datadir, to, taken.as_ref()).all(&[])?;
             outside::unmark(to)?;
             backup::mark_prepared(to)?;
         }

@@ -5,7 +5,9 @@ use std::fs::{self, File, Metadata};
 use std::io;
 use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -21,7 +23,8 @@ use crate::source::backup::BackupNotes;
 use crate::source::name::{NameHint, places_inside};
 use crate::source::redo_log::{COPIED_LOG, REDO_DIR};
 
-const LOG: &str = "ib_logfile0";
+/// The log of MariaDB, and the first of MySQL's before 8.0.30.
+pub(super) const LOG: &str = "ib_logfile0";
 /// Files that a running server locks.
 const LOCKED: [&str; 2] = ["aria_log_control", "ibdata1"];
 /// How often to try for a held lock: for one second in all.
@@ -116,15 +119,21 @@ pub(crate) fn is_free(to: &Path) -> bool {
     fs::read_dir(to).map(|mut entries| entries.next().is_none()).unwrap_or(!to.exists())
 }
 
-/// The files and directories of a log, by relative name, that were left out of a copy.
-pub(super) struct Logs(Vec<(PathBuf, Metadata)>);
+/// Everything in a datadir, by relative name.
+pub(super) struct Inside {
+    /// The log, or its files, and their directory.
+    logs: Vec<(PathBuf, Metadata)>,
+    others: Vec<(PathBuf, Metadata)>,
+}
 
-/// Copies a datadir.
+/// Copies a datadir, sharing blocks where the file system can.
 pub(super) struct Copying<'d> {
-    pub from: &'d Path,
-    pub to: &'d Path,
+    from: &'d Path,
+    to: &'d Path,
     /// What the files are compared with while they are copied.
-    pub taken: Option<&'d Taken>,
+    taken: Option<&'d Taken>,
+    /// Tells the workers that the copy is not wanted any more.
+    stop: AtomicBool,
 }
 
 /// Copies a datadir, sharing blocks where the file system can. Files `outside` of it are placed inside, without link files.
@@ -132,21 +141,27 @@ pub(super) struct Copying<'d> {
 /// # Errors
 /// A file cannot be read or written.
 pub fn copy(from: &Path, to: &Path, outside: &[PathBuf]) -> Result<()> {
-    Copying { from, to, taken: None }.all(outside)
+    Copying::new(from, to, None).all(outside)
 }
 
-impl Copying<'_> {
+impl<'d> Copying<'d> {
+    pub const fn new(from: &'d Path, to: &'d Path, taken: Option<&'d Taken>) -> Self {
+        Self { from, to, taken, stop: AtomicBool::new(false) }
+    }
+
     /// Copies everything and makes it durable.
     pub fn all(&self, outside: &[PathBuf]) -> Result<()> {
-        let logs = self.all_but_logs(outside)?;
-        self.logs(&logs)?;
+        let inside = self.begin()?;
+        self.entries(&inside.others)?;
+        self.outside(outside)?;
+        self.logs(&inside)?;
         sync(self.to)?;
         unfinished::unmark(self.to)
     }
 
-    /// Copies everything but the log. The copy is not durable, and stays marked as unfinished.
-    pub fn all_but_logs(&self, outside: &[PathBuf]) -> Result<Logs> {
-        let Self { from, to, .. } = *self;
+    /// Lists the datadir and makes the copy's directory, which is marked as unfinished.
+    pub fn begin(&self) -> Result<Inside> {
+        let Self { from, to, .. } = self;
         if !is_free(to) {
             return Err(unfinished::occupied(to));
         }
@@ -157,7 +172,6 @@ impl Copying<'_> {
         {
             return refused(format!("{}: the copy cannot be inside the datadir itself", to.display()));
         }
-        let moves = moves(from, outside)?;
         // List everything before copying: the copy may end up inside a directory that a link in the datadir leads to.
         let mut inside = Vec::new();
         walk(from, &mut |name, metadata| {
@@ -171,18 +185,43 @@ impl Copying<'_> {
         let is_backup = BackupNotes::of(from).is_some();
         let is_left_out = |name: &Path| NameHint::of(name) == NameHint::Link && !is_backup;
         inside.retain(|(name, metadata)| metadata.is_dir() || !is_left_out(name));
-        let (logs, others): (Vec<_>, Vec<_>) = inside.into_iter().partition(|(name, _)| is_log(name));
-        self.entries(&others)?;
-        for (source, target) in moves {
-            copy_file(source, &to.join(target), false)?;
+        let (logs, others) = inside.into_iter().partition(|(name, _)| is_log(name));
+        Ok(Inside { logs, others })
+    }
+
+    /// Copies everything inside but the log, while `work` runs on this thread. If that fails, the copying stops. The copy is not durable.
+    pub fn beside<T>(&self, inside: &Inside, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        thread::scope(|scope| {
+            let copying = scope.spawn(|| self.entries(&inside.others));
+            // Relaxed: a moment later will do.
+            let done = work().inspect_err(|_| self.stop.store(true, Ordering::Relaxed));
+            let copied = copying.join().unwrap_or_else(|panic| resume_unwind(panic));
+            let done = done?;
+            copied.map(|()| done)
+        })
+    }
+
+    /// Places files that are outside of the datadir inside of the copy, without link files.
+    pub fn outside(&self, files: &[PathBuf]) -> Result<()> {
+        for (source, target) in moves(self.from, files)? {
+            copy_file(source, &self.to.join(target), false, &self.stop)?;
         }
-        outside::mark(to)?;
-        Ok(Logs(logs))
+        outside::mark(self.to)
     }
 
     /// Copies the log, which completes the copy.
-    pub fn logs(&self, logs: &Logs) -> Result<()> {
-        self.entries(&logs.0)
+    pub fn logs(&self, inside: &Inside) -> Result<()> {
+        self.entries(&inside.logs)
+    }
+
+    /// Makes empty files with the names of the log's, for a log that is about to be replaced.
+    pub fn empty_logs(&self, inside: &Inside) -> Result<()> {
+        for (name, like) in inside.logs.iter().filter(|(_, metadata)| metadata.is_file()) {
+            let path = self.to.join(name);
+            File::create_new(&path).map_err(failed(&path, "making the redo log"))?;
+            make_like(&path, like)?;
+        }
+        Ok(())
     }
 
     fn entries(&self, entries: &[(PathBuf, Metadata)]) -> Result<()> {
@@ -197,6 +236,9 @@ impl Copying<'_> {
         let list = WorkList::new(&files);
         let copied = run_workers(workers, |_| {
             while let Some((_, (name, _))) = list.take() {
+                if self.stop.load(Ordering::Relaxed) {
+                    break;
+                }
                 self.file(name).inspect_err(|_| list.abandon())?;
             }
             Ok(())
@@ -208,7 +250,7 @@ impl Copying<'_> {
     }
 
     fn file(&self, name: &Path) -> Result<()> {
-        let sum = copy_file(&self.from.join(name), &self.to.join(name), self.taken.is_some())?;
+        let sum = copy_file(&self.from.join(name), &self.to.join(name), self.taken.is_some(), &self.stop)?;
         match (self.taken, sum) {
             (Some(taken), Some(sum)) => taken.compare(name, sum),
             _ => Ok(()),
@@ -302,7 +344,9 @@ mod tests {
         unfinished::refuse(&to).expect("it is finished");
         assert!(copy(dir.path(), &to, &[]).is_err_and(|error| error.to_string().contains("left its copy here")));
         let to = outside.path().join("unfinished");
-        Copying { from: dir.path(), to: &to, taken: None }.all_but_logs(&[]).expect("copied");
+        let copying = Copying::new(dir.path(), &to, None);
+        let inside = copying.begin().expect("free");
+        copying.beside(&inside, || Ok(())).expect("copied");
         unfinished::refuse(&to).expect_err("it is not");
         assert!(!to.join(LOG).exists() && to.join("ibdata1").exists());
     }
