@@ -255,3 +255,24 @@ fn prove(set: &Path, manifest: &Manifest, keys: &KeyFiles, problems: &mut Vec<St
 pub(super) fn trial(keys: &KeyFiles) -> RecoverOptions {
     RecoverOptions { dry_run: true, warm: false, keys: keys.clone(), ..RecoverOptions::default() }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn files_whose_checksums_are_known_are_not_read_unless_they_have_another_length() {
+        let set = tempfile::tempdir().expect("a directory");
+        for name in ["known", "grown", "read"] {
+            fs::write(set.path().join(name), name).expect("written");
+        }
+        let known = FileSums::from([("known".into(), (5, 0xAB)), ("grown".into(), (4, 0xAB))]);
+        let examined = examine(set.path(), &known, &KeyStore::default()).expect("examined");
+        let sums: Vec<(&str, bool)> =
+            examined.files.iter().map(|(name, file)| (name.as_str(), file.crc32c == "000000ab")).collect();
+        assert_eq!(sums, [("grown", false), ("known", true), ("read", false)]);
+        assert_eq!((examined.bytes, examined.files["known"].size), (14, 5));
+    }
+}

@@ -2,8 +2,8 @@
 //!
 //! Nobody uses the copy before it is finished, and after an interruption it is made again. So nothing in it needs to be saved before it is
 //! changed, or durable before all of it is; and pages that were just copied are changed in the page cache, so the device writes most of
-//! them once. The log is read from the original, while the files are copied, and copied last: no server takes an interrupted copy without
-//! it for a datadir.
+//! them once. The log is read from the original while everything is copied, and gets its name in the copy last: no server takes an
+//! interrupted copy without it for a datadir.
 
 use std::path::Path;
 
@@ -37,8 +37,10 @@ pub(super) fn recover_copy(datadir: &Path, to: &Path, options: &RecoverOptions, 
     let at_once = budget.at_once(options.round);
     let copying = Copying::new(datadir, to, taken.as_ref());
     let inside = copying.begin()?;
+    // Of a backup tool's log in one file nothing is left as a rule (`Ending`).
+    let has_log = taken.is_some() || log.backup.is_none() || !log.is_one_file();
     // The log takes a core to read, and the files mostly a device to copy. If recovery is impossible, the copying stops.
-    let (wanted, files_outside) = copying.beside(&inside, || {
+    let (wanted, files_outside) = copying.beside(&inside, has_log, || {
         let wanted = Wanted::read(&log, budget.plan, at_once, options.until)?;
         if datadir.join(SHADOW_NAME).exists() {
             return Ok((None, Survey::take(datadir, &wanted, keys)?.outside));
@@ -57,13 +59,15 @@ pub(super) fn recover_copy(datadir: &Path, to: &Path, options: &RecoverOptions, 
     let (recovered, ending) = run.change(plan, Writing::Copy)?;
     outside::refuse_left(to, keys)?;
     match ending {
-        // Nothing of the log would be left.
-        Some(Ending::NewLog(bytes, size)) if taken.is_none() && log.is_one_file() => {
-            copying.empty_logs(&inside)?;
+        Some(Ending::NewLog(bytes, size)) if !has_log => {
+            copying.put_empty_logs(&inside)?;
             ending::replace(&to.join(LOG), &bytes, size)?;
         }
         ending => {
-            copying.logs(&inside)?;
+            if !has_log {
+                copying.logs(&inside)?;
+            }
+            copying.put_logs(&inside)?;
             let copied = || RedoLog::open(to, true, keys);
             ending.map_or(Ok(()), |ending| ending.write(&copied()?, Lsn(recovered.end_lsn)))?;
         }

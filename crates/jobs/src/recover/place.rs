@@ -1,6 +1,7 @@
 //! The directory itself: whether a server runs on it, what is in it, and copying it.
 
 use std::cmp::Reverse;
+use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::num::NonZero;
@@ -119,11 +120,18 @@ pub(crate) fn is_free(to: &Path) -> bool {
     fs::read_dir(to).map(|mut entries| entries.next().is_none()).unwrap_or(!to.exists())
 }
 
-/// Everything in a datadir, by relative name.
+/// A file or a directory of a datadir, by its names there and in the copy.
+struct Entry {
+    name: PathBuf,
+    target: PathBuf,
+    metadata: Metadata,
+}
+
+/// Everything in a datadir.
 pub(super) struct Inside {
-    /// The log, or its files, and their directory.
-    logs: Vec<(PathBuf, Metadata)>,
-    others: Vec<(PathBuf, Metadata)>,
+    /// The log, or its files and their directory. In the copy they have other names until it is complete.
+    logs: Vec<Entry>,
+    others: Vec<Entry>,
 }
 
 /// Copies a datadir, sharing blocks where the file system can.
@@ -152,9 +160,9 @@ impl<'d> Copying<'d> {
     /// Copies everything and makes it durable.
     pub fn all(&self, outside: &[PathBuf]) -> Result<()> {
         let inside = self.begin()?;
-        self.entries(&inside.others)?;
+        self.entries(inside.others.iter().chain(&inside.logs))?;
         self.outside(outside)?;
-        self.logs(&inside)?;
+        self.put_logs(&inside)?;
         sync(self.to)?;
         unfinished::unmark(self.to)
     }
@@ -175,7 +183,8 @@ impl<'d> Copying<'d> {
         // List everything before copying: the copy may end up inside a directory that a link in the datadir leads to.
         let mut inside = Vec::new();
         walk(from, &mut |name, metadata| {
-            inside.push((name.to_path_buf(), metadata.clone()));
+            let target = if is_log(name) { aside(name) } else { name.to_path_buf() };
+            inside.push(Entry { name: name.to_path_buf(), target, metadata: metadata.clone() });
             Ok(())
         })?;
         make_directories(&std::path::absolute(to).map_err(failed(to, "making the directory"))?, from)?;
@@ -184,15 +193,19 @@ impl<'d> Copying<'d> {
         // already inside.
         let is_backup = BackupNotes::of(from).is_some();
         let is_left_out = |name: &Path| NameHint::of(name) == NameHint::Link && !is_backup;
-        inside.retain(|(name, metadata)| metadata.is_dir() || !is_left_out(name));
-        let (logs, others) = inside.into_iter().partition(|(name, _)| is_log(name));
+        inside.retain(|entry| entry.metadata.is_dir() || !is_left_out(&entry.name));
+        let (logs, others) = inside.into_iter().partition(|entry| is_log(&entry.name));
         Ok(Inside { logs, others })
     }
 
-    /// Copies everything inside but the log, while `work` runs on this thread. If that fails, the copying stops. The copy is not durable.
-    pub fn beside<T>(&self, inside: &Inside, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    /// Copies everything inside, while `work` runs on this thread. If that fails, the copying stops. The copy is not durable, and the log
+    /// is not in its place. With `has_log` false, the log is not copied at all.
+    pub fn beside<T>(&self, inside: &Inside, has_log: bool, work: impl FnOnce() -> Result<T>) -> Result<T> {
         thread::scope(|scope| {
-            let copying = scope.spawn(|| self.entries(&inside.others));
+            let copying = scope.spawn(move || {
+                let logs = inside.logs.iter().filter(|_| has_log);
+                self.entries(inside.others.iter().chain(logs))
+            });
             // Relaxed: a moment later will do.
             let done = work().inspect_err(|_| self.stop.store(true, Ordering::Relaxed));
             let copied = copying.join().unwrap_or_else(|panic| resume_unwind(panic));
@@ -209,53 +222,72 @@ impl<'d> Copying<'d> {
         outside::mark(self.to)
     }
 
-    /// Copies the log, which completes the copy.
+    /// Copies the log, which is not in its place yet.
     pub fn logs(&self, inside: &Inside) -> Result<()> {
-        self.entries(&inside.logs)
+        self.entries(inside.logs.iter())
+    }
+
+    /// Puts the log in its place, which completes the copy.
+    pub fn put_logs(&self, inside: &Inside) -> Result<()> {
+        // Files in the log's directory move with it.
+        let is_alone = |entry: &&Entry| !entry.name.starts_with(REDO_DIR) || entry.metadata.is_dir();
+        inside.logs.iter().filter(is_alone).try_for_each(|entry| {
+            let target = self.to.join(&entry.name);
+            fs::rename(self.to.join(&entry.target), &target)
+                .map_err(failed(&target, "putting the redo log in its place"))
+        })
     }
 
     /// Makes empty files with the names of the log's, for a log that is about to be replaced.
-    pub fn empty_logs(&self, inside: &Inside) -> Result<()> {
-        for (name, like) in inside.logs.iter().filter(|(_, metadata)| metadata.is_file()) {
+    pub fn put_empty_logs(&self, inside: &Inside) -> Result<()> {
+        for Entry { name, metadata, .. } in inside.logs.iter().filter(|entry| entry.metadata.is_file()) {
             let path = self.to.join(name);
             File::create_new(&path).map_err(failed(&path, "making the redo log"))?;
-            make_like(&path, like)?;
+            make_like(&path, metadata)?;
         }
         Ok(())
     }
 
-    fn entries(&self, entries: &[(PathBuf, Metadata)]) -> Result<()> {
-        for (name, _) in entries.iter().filter(|(_, metadata)| metadata.is_dir()) {
-            let target = self.to.join(name);
+    fn entries<'e>(&self, entries: impl Iterator<Item = &'e Entry>) -> Result<()> {
+        let (directories, files): (Vec<&Entry>, Vec<&Entry>) = entries.partition(|entry| entry.metadata.is_dir());
+        for Entry { target, .. } in &directories {
+            let target = self.to.join(target);
             fs::create_dir(&target).map_err(failed(&target, "making the directory"))?;
         }
-        let mut files: Vec<_> = entries.iter().filter(|(_, metadata)| metadata.is_file()).collect();
+        let mut files: Vec<&Entry> = files.into_iter().filter(|entry| entry.metadata.is_file()).collect();
         // The largest first, so that no worker is left alone with it.
-        files.sort_by_key(|(name, metadata)| (Reverse(metadata.len()), name));
+        files.sort_by_key(|entry| (Reverse(entry.metadata.len()), &entry.name));
         let workers = thread::available_parallelism().map_or(1, NonZero::get).min(files.len());
         let list = WorkList::new(&files);
         let copied = run_workers(workers, |_| {
-            while let Some((_, (name, _))) = list.take() {
+            while let Some((_, entry)) = list.take() {
                 if self.stop.load(Ordering::Relaxed) {
                     break;
                 }
-                self.file(name).inspect_err(|_| list.abandon())?;
+                self.file(entry).inspect_err(|_| list.abandon())?;
             }
             Ok(())
         });
         copied.into_iter().collect::<Result<()>>()?;
         // Last: a directory without write permission for its owner could not be filled.
-        let mut directories = entries.iter().filter(|(_, metadata)| metadata.is_dir());
-        directories.try_for_each(|(name, like)| make_like(&self.to.join(name), like))
+        directories.iter().try_for_each(|entry| make_like(&self.to.join(&entry.target), &entry.metadata))
     }
 
-    fn file(&self, name: &Path) -> Result<()> {
-        let sum = copy_file(&self.from.join(name), &self.to.join(name), self.taken.is_some(), &self.stop)?;
+    fn file(&self, entry: &Entry) -> Result<()> {
+        let Entry { name, target, .. } = entry;
+        let sum = copy_file(&self.from.join(name), &self.to.join(target), self.taken.is_some(), &self.stop)?;
         match (self.taken, sum) {
             (Some(taken), Some(sum)) => taken.compare(name, sum),
             _ => Ok(()),
         }
     }
+}
+
+/// The name of a log, or of its directory or a file there, in a copy that is not complete: no server takes that for a datadir.
+fn aside(name: &Path) -> PathBuf {
+    let mut aside = OsString::from("innokit-recover.");
+    aside.push(name);
+    PathBuf::from(aside)
 }
 
 /// Makes the copy durable.
@@ -346,9 +378,11 @@ mod tests {
         let to = outside.path().join("unfinished");
         let copying = Copying::new(dir.path(), &to, None);
         let inside = copying.begin().expect("free");
-        copying.beside(&inside, || Ok(())).expect("copied");
+        copying.beside(&inside, true, || Ok(())).expect("copied");
         unfinished::refuse(&to).expect_err("it is not");
         assert!(!to.join(LOG).exists() && to.join("ibdata1").exists());
+        copying.put_logs(&inside).expect("put");
+        assert_eq!(fs::read(to.join(LOG)).expect("is there"), LOG.as_bytes());
     }
 
     #[test]
