@@ -80,11 +80,9 @@ impl KeyRange {
             let order = self.order.compare(value, &bound.stored)?;
             Some(order.then(bound.beyond.reverse()))
         };
-        let is_bounded = self.from.is_some() || self.to.is_some();
         // NULL sorts before all values, and no comparison with it is true: it is not in `..5`.
-        let side = if value.is_none() && is_bounded {
-            Ordering::Less
-        } else if compare(&self.from) == Some(Ordering::Less) {
+        let is_null = value.is_none() && (self.from.is_some() || self.to.is_some());
+        let side = if is_null || compare(&self.from) == Some(Ordering::Less) {
             Ordering::Less
         } else if compare(&self.to) == Some(Ordering::Greater) {
             Ordering::Greater
