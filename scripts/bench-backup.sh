@@ -5,8 +5,8 @@
 # the page cache, and a release build with the feature `sql`. PAIRS=5, KINDS='mariadb mysql' and PARTS='speed restore cost archive' can be set.
 #
 #   speed    a full backup of an idle server, cold, against `cp -r` of its datadir and against mariadb-backup
-#   restore  restore and start of the server, against `mariadb-backup --prepare` and start, of backups taken under load;
-#            RESTORE_MEMORY='default 512M' can be set
+#   restore  restore and start of the server, against `mariadb-backup --prepare` and start, of backups taken under load, and restore alone
+#            against `cp -r`; RESTORE_MEMORY='default 512M' can be set
 #   cost     transactions per second during a backup
 #   archive  transactions per second while the archiver runs
 set -euo pipefail
@@ -182,6 +182,9 @@ prepared_and_copied() {
     prepared && mv "$root/out" "$root/prepared" &&
         server tool mariadb-backup --no-defaults --copy-back --target-dir="$root/prepared" --datadir="$root/out"
 }
+# The least that a restore can take which leaves the backup as it is.
+restored_again() { rm -rf "$root/out" && restored ours; }
+set_copied() { rm -rf "$root/out" && cp -r "$root/set-ours" "$root/out" && sync -f "$root/out"; }
 # mariadb-backup can also restore by moving the backup, which is its cheapest way.
 copy_of() { rm -rf "$root/out" && cp -r "$root/set-$1" "$root/out" && drop_caches; }
 
@@ -222,7 +225,9 @@ restore() {
         restore_pairs "memory $restore_memory: the tool's backup, \`restore\` to \`--prepare\` and \`--copy-back\`" restored tool prepared_and_copied
         restore_pairs "memory $restore_memory: each its own backup, \`restore\` to \`--prepare\`, which copies nothing" restored ours prepared
     done
-    rm -rf "$root"/set-*
+    restore_memory=default
+    compare 'our own backup, `restore` to `cp -r` and `sync` of the set, without the start' cold restored_again set_copied
+    rm -rf "$root"/set-* "$root/out"
 }
 
 # cost_row NAME COMMAND...: the rate during the command, as a share of the rate just before it.
