@@ -4,7 +4,7 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Items for several workers: whoever is free takes the next.
+/// Items shared by several workers. Each takes the next one when it is free.
 #[derive(Debug)]
 pub struct WorkList<'i, T> {
     items: &'i [T],

@@ -37,6 +37,7 @@ fn put(page: &mut [u8], at: usize, value: u32) {
 fn get(page: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(page[at..at + 4].try_into().expect("4 bytes"))
 }
+
 /// A datadir with nothing but a redo log that still has to be applied.
 fn dir_with_pending_log() -> Dir {
     let dir = Dir::new();

@@ -215,8 +215,8 @@ impl<'r> Run<'r> {
         (self.manifest.pages, self.manifest.pages_read_again) = (tablespaces.pages, tablespaces.pages_read_again);
         self.manifest.needs_keys = tablespaces.is_encrypted || self.vendor.needs_keys(&self.options.keys);
         let placed = self.vendor.place(tablespaces, self.set, range)?;
-        (self.manifest.tablespaces, self.manifest.needs_keys) =
-            (placed.entries, self.manifest.needs_keys | placed.is_encrypted);
+        self.manifest.needs_keys |= placed.is_encrypted;
+        self.manifest.tablespaces = placed.entries;
         fs::remove_dir(&staging).map_err(failed(&staging, "removing the directory"))?;
         self.prove(placed.sums)
     }
