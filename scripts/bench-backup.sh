@@ -173,6 +173,9 @@ own_memory() { [ "$restore_memory" = default ] || printf -- '--memory\n%s\n' "$r
 tool_memory() { [ "$restore_memory" = default ] || printf -- '--use-memory=%s\n' "$restore_memory"; }
 # shellcheck disable=SC2046 # words
 restored() { "$innokit" restore $(own_memory) "$root/set-$1" --to "$root/out"; }
+# In place, as `--prepare` works. The set is at $root/out already; the datadir gets another name and is given it back for the start.
+# shellcheck disable=SC2046
+moved() { "$innokit" restore $(own_memory) --move "$root/out" --to "$root/moved" && mv "$root/moved" "$root/out"; }
 # shellcheck disable=SC2046
 recovered() { "$innokit" recover $(own_memory) --in-place "$root/out"; }
 # shellcheck disable=SC2046
@@ -223,6 +226,7 @@ restore() {
     for restore_memory in ${RESTORE_MEMORY:-default 512M}; do
         restore_pairs "memory $restore_memory: the tool's backup, \`recover --in-place\` to \`--prepare\`" recovered tool prepared
         restore_pairs "memory $restore_memory: the tool's backup, \`restore\` to \`--prepare\` and \`--copy-back\`" restored tool prepared_and_copied
+        restore_pairs "memory $restore_memory: each its own backup, \`restore --move\` to \`--prepare\`" moved ours prepared
         restore_pairs "memory $restore_memory: each its own backup, \`restore\` to \`--prepare\`, which copies nothing" restored ours prepared
     done
     restore_memory=default

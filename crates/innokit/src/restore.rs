@@ -24,7 +24,7 @@ pub fn run(args: &RestoreArgs) -> Result<u8, Box<dyn Error>> {
     let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
     let (redo, increments) = (args.redo.clone(), args.increment.clone());
     let recover = RecoverOptions { until, until_time, redo, increments, keys, memory, ..RecoverOptions::default() };
-    let options = RestoreOptions { to: args.to.clone(), owner: args.owner, recover };
+    let options = RestoreOptions { to: args.to.clone(), owner: args.owner, moves: args.moves, recover };
     let restored = match jobs::restore(&args.backup, &options) {
         Ok(restored) => restored,
         Err(error) if error.is_damage() => {
@@ -47,7 +47,11 @@ fn print(restored: &Restored, args: &RestoreArgs, started: SystemTime) -> io::Re
     print_increments(&restored.recovered, &mut out)?;
     print_recovered(&restored.recovered, false, &mut out)?;
     let (bytes, files, to) = (human(restored.bytes as f64), grouped(restored.files), args.to.display());
-    writeln!(out, "restored  {bytes} in {files} files, in {to}")?;
+    if args.moves {
+        writeln!(out, "moved     {bytes} in {files} files, from {} to {to}", args.backup.display())?;
+    } else {
+        writeln!(out, "restored  {bytes} in {files} files, in {to}")?;
+    }
     if let Some(binlog) = &restored.binlog {
         print_binlog(binlog, &mut out)?;
     }

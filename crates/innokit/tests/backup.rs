@@ -65,8 +65,21 @@ fn definitions(server: &Server, stop: Arc<AtomicBool>) -> thread::JoinHandle<()>
     })
 }
 
+/// Runs a command that changes the backup in place, on a system that refuses writes behind the first MiB of any file: it fails halfway.
+fn is_cut_off_and_can_be_finished(server: &Server, how: &[&str]) {
+    let innokit = server.innokit();
+    let mut limited = Command::new("bash");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 1024; exec \"$0\" \"$@\""]).arg(innokit.get_program()).args(how);
+    let cut = ended(limited.current_dir(server.folder.path()));
+    assert!(cut.status == 2 && !server.of("out").exists(), "{how:?}: {}: {}", cut.status, cut.errors);
+    assert_eq!(cut.errors.contains("run the same command again"), how.contains(&"--move"), "{}", cut.errors);
+    let verified = server.run(&["backup", "verify", "set"]);
+    let says = "innokit was interrupted while it made a datadir of this backup";
+    assert!(verified.status == 2 && verified.errors.contains(says), "{how:?}: {}{}", verified.text, verified.errors);
+}
+
 /// Takes a backup during all kinds of changes, and compares it with a snapshot taken while commits were blocked.
-fn a_backup_is_the_moment_without_commits(kind: &'static str, in_place: bool) {
+fn a_backup_is_the_moment_without_commits(kind: &'static str, how: &[&str], name: &str) {
     let mut server = Server::start_in(
         tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder"),
         kind,
@@ -121,8 +134,9 @@ fn a_backup_is_the_moment_without_commits(kind: &'static str, in_place: bool) {
     assert_eq!(manifest["state"], "complete");
     let verified = server.run(&["backup", "verify", "set"]);
     assert_eq!(verified.status, 0, "{kind}: {}{}", verified.text, verified.errors);
-    let name = if in_place { "set" } else { "out" };
-    let how: &[&str] = if in_place { &["recover", "--in-place", "set"] } else { &["recover", "--to", "out", "set"] };
+    if name == "set" || how.contains(&"--move") {
+        is_cut_off_and_can_be_finished(&server, how);
+    }
     let recovered = server.run(how);
     assert_eq!(recovered.status, 0, "{kind}: {}", recovered.errors);
     let rows = server.tables(name);
@@ -136,20 +150,20 @@ fn a_backup_is_the_moment_without_commits(kind: &'static str, in_place: bool) {
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_backup_of_mariadb_10_11_at_work_is_the_moment_without_commits() {
-    a_backup_is_the_moment_without_commits("mariadb", false);
+    a_backup_is_the_moment_without_commits("mariadb", &["recover", "--to", "out", "set"], "out");
 }
 
 #[test]
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_backup_of_mariadb_11_4_at_work_is_the_moment_without_commits() {
-    a_backup_is_the_moment_without_commits("mariadb114", false);
+    a_backup_is_the_moment_without_commits("mariadb114", &["recover", "--in-place", "set"], "set");
 }
 
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_backup_of_mariadb_11_8_at_work_is_the_moment_without_commits() {
-    a_backup_is_the_moment_without_commits("mariadb118", true);
+    a_backup_is_the_moment_without_commits("mariadb118", &["restore", "--move", "--to", "out", "set"], "out");
 }
 
 /// Asserts that nothing holds the server's locks and that the set is void.
@@ -286,6 +300,16 @@ fn older_servers_and_other_datadirs_are_refused() {
     assert!(!server.of("set").exists() && !old.of("set").exists());
 }
 
+/// Asserts that a changed backup is refused, whether it is to be copied or moved, and that nothing is left of it in the datadir.
+fn nothing_is_restored(server: &Server, name: &str, keys: &Path) {
+    for moves in [&[][..], &["--move"]] {
+        let mut command = server.innokit();
+        let run = ended(command.args(["restore", "bad", "--to", "nothing", "--key-file"]).arg(keys).args(moves));
+        let is_refused = run.status == 1 && run.errors.contains("not as it was backed up: ");
+        assert!(is_refused && !server.of("nothing").exists(), "{name} {moves:?}: {}{}", run.text, run.errors);
+    }
+}
+
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn whatever_is_done_to_a_backup_its_verification_tells() {
@@ -344,9 +368,9 @@ fn whatever_is_done_to_a_backup_its_verification_tells() {
         fs::write(&keys, format!("1;{}\n", "5c".repeat(32))).expect("written");
         let verified = ended(server.innokit().args(["backup", "verify", "bad", "--key-file"]).arg(&keys));
         assert!(verified.status == 1 && verified.text.contains(says), "{name}: {}{}", verified.text, verified.errors);
-        let restored = ended(server.innokit().args(["restore", "bad", "--to", "nothing", "--key-file"]).arg(keys));
-        let is_refused = restored.status == 1 && restored.errors.contains("not as it was backed up: ");
-        assert!(is_refused && !server.of("nothing").exists(), "{name}: {}{}", restored.text, restored.errors);
+        nothing_is_restored(&server, name, &keys);
+        let after = ended(server.innokit().args(["backup", "verify", "bad", "--key-file"]).arg(&keys));
+        assert_eq!(after.text, verified.text, "{name}: the files are as they were");
         fs::remove_dir_all(server.of("bad")).expect("removed");
     }
     let sound = server.run(&["backup", "verify", "set"]);

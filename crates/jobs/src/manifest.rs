@@ -27,6 +27,8 @@ pub enum BackupState {
     Complete,
     /// It is complete and recovered.
     Prepared,
+    /// `recover` is turning it into a datadir, or was interrupted: the files no longer match the list. Another run finishes it.
+    Recovering,
     /// `recover` has since turned it into a datadir: the files no longer match the list.
     Recovered,
 }
@@ -197,7 +199,7 @@ impl Manifest {
     }
 
     /// Reads the manifest of a backup that can be used, as [`read`](Self::read) does. `None` if there is no manifest, if the backup is void, or
-    /// if it is a datadir by now.
+    /// if it is a datadir by now, or half of one.
     pub(crate) fn of_usable(set: &Path) -> Result<Option<(Self, bool)>, Error> {
         if !is_there(set) {
             return Ok(None);
@@ -238,14 +240,24 @@ impl Manifest {
 /// The LSN from which on the files of the complete backup in this directory are consistent. `None` if it holds none.
 pub(crate) fn reaches(set: &Path) -> Option<Lsn> {
     let (manifest, _) = Manifest::read(set).ok()?;
-    (manifest.state == BackupState::Complete).then_some(Lsn(manifest.to_lsn))
+    let is_to_recover = matches!(manifest.state, BackupState::Complete | BackupState::Recovering);
+    is_to_recover.then_some(Lsn(manifest.to_lsn))
+}
+
+/// Records that the complete backup in this directory, if it holds one, is about to become a datadir. Call it before its files change.
+pub(crate) fn mark_recovering(set: &Path) -> Result<(), Error> {
+    advance(set, &[BackupState::Complete], BackupState::Recovering)
 }
 
 /// Records that the complete backup in this directory, if it holds one, has become a datadir.
 pub(crate) fn mark_recovered(set: &Path) -> Result<(), Error> {
+    advance(set, &[BackupState::Complete, BackupState::Recovering], BackupState::Recovered)
+}
+
+fn advance(set: &Path, from: &[BackupState], to: BackupState) -> Result<(), Error> {
     match Manifest::read(set) {
-        Ok((mut manifest, _)) if manifest.state == BackupState::Complete => {
-            manifest.state = BackupState::Recovered;
+        Ok((mut manifest, _)) if from.contains(&manifest.state) => {
+            manifest.state = to;
             manifest.write(set)
         }
         _ => Ok(()),

@@ -13,12 +13,13 @@ use super::sizes::bytes;
 pub(super) const RESTORE_EXAMPLES: &str = "\
 Examples:
   innokit restore /backup/monday --to /var/lib/mysql --owner mysql         a backup of innokit, mariadb-backup or xtrabackup
+  innokit restore /backup/monday --to /var/lib/mysql --owner mysql --move  no room for a second copy: the backup becomes the datadir
   innokit restore full.xb.zst --to /var/lib/mysql --owner mysql            a stream or a tar archive
   innokit restore /backup/sun --increment /backup/mon --increment /backup/tue --to /srv/restored           and what changed since
   innokit restore /backup/monday --redo /backup/redo --until 80703969 --to /srv/restored   as of an LSN since then
   innokit restore /backup/monday --redo /backup/redo --until 2026-11-23T20:15:00 --to /srv/restored
 
-A backup that innokit took is held against its manifest first. The backup itself is only read.
+The files of a backup that innokit took are compared with its manifest. The backup itself is only read, unless --move is given.
 
 Exit status:
   0  restored, and recovered: a server can start on it
@@ -40,6 +41,10 @@ pub struct RestoreArgs {
     /// several, in the order in which they were taken. It is only read.
     #[arg(long, value_name = "DIR")]
     pub increment: Vec<PathBuf>,
+
+    /// Recover the backup where it is, and rename its directory to DIR: takes no second space, and leaves no backup. Both on one file system.
+    #[arg(long = "move", conflicts_with_all = ["increment", "redo"])]
+    pub moves: bool,
 
     /// Give the datadir and all that is in it to this user and group, by names or numbers: the user that the server runs as.
     #[arg(long, value_name = "USER[:GROUP]", value_parser = owner)]

@@ -186,6 +186,9 @@ fn fit(set: &Set, is_first: bool) -> Result<()> {
         (_, BackupState::Prepared) => refused(format!(
             "{path}: no increment can be merged into this backup: it was recovered when it was taken (--prepare)"
         )),
+        (_, BackupState::Recovering) => refused(format!(
+            "{path}: no increment can be merged into this backup: innokit was interrupted while it made a datadir of it"
+        )),
         (_, BackupState::Recovered) => refused(format!(
             "{path}: no increment can be merged into this backup: innokit recover has made a datadir of it"
         )),

@@ -57,6 +57,7 @@ impl Since {
             BackupState::Complete => None,
             BackupState::Void => Some("it is void, because it was never completed"),
             BackupState::Prepared => Some("it was recovered when it was taken (--prepare)"),
+            BackupState::Recovering => Some("innokit was interrupted while it made a datadir of it"),
             BackupState::Recovered => Some("innokit recover has made a datadir of it"),
         };
         if let Some(why) = why {

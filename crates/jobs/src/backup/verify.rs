@@ -164,6 +164,12 @@ fn verify_set(set: &Path, keys: &KeyFiles) -> Result<BackupReport> {
         problems.push(format!("the backup is void, because it was never completed: {why}"));
         return Ok(report(&manifest, &Examined::default(), problems));
     }
+    if manifest.state == BackupState::Recovering {
+        return refused(format!(
+            "{}: innokit was interrupted while it made a datadir of this backup: run the same command again, or innokit recover --in-place",
+            set.display()
+        ));
+    }
     if manifest.state == BackupState::Recovered {
         return refused(format!(
             "{}: innokit recover has made a datadir of this backup: innokit check verifies it",

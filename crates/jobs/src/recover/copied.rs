@@ -31,7 +31,7 @@ use super::{outside, planning, shadow};
 /// Copies a datadir or a backup to `to`, which must be free, and recovers it there.
 pub(super) fn recover_copy(datadir: &Path, to: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<Recovered> {
     let _lock = Lock::take(datadir, Sharing::Shared)?;
-    let taken = if options.compare { Taken::of(datadir)? } else { None };
+    let taken = Taken::to_compare(datadir, options)?;
     let budget = Budget::of(options.memory);
     let mut log = open_log(datadir, false, options, keys)?;
     let at_once = budget.at_once(options.round);

@@ -21,7 +21,7 @@ pub(crate) fn make_like(made: &Path, like: &Metadata) -> Result<()> {
 }
 
 /// Creates missing directories durably, as the datadir's owner would.
-pub(super) fn make_directories(dir: &Path, datadir: &Path) -> Result<()> {
+pub(crate) fn make_directories(dir: &Path, datadir: &Path) -> Result<()> {
     if dir.is_dir() {
         return Ok(());
     }

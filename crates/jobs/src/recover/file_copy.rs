@@ -1,4 +1,5 @@
 //! Copies one file: with its holes, without copying where the file system can share blocks, and with its checksum if somebody compares it.
+//! Or only sums it up.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
@@ -38,6 +39,32 @@ pub(crate) fn copy_file(from: &Path, to: &Path, is_summed: bool, stop: &AtomicBo
     Ok(sum.map(|sum| sum.value()))
 }
 
+/// The CRC-32C of a file's content. A large file fails soon after `stop` is set.
+pub(super) fn sum_file(path: &Path, stop: &AtomicBool) -> Result<u32> {
+    let mut sum = Crc32c::new();
+    let mut read = || {
+        let file = File::open(path)?;
+        let len = file.metadata()?.len();
+        if len <= AT_ONCE {
+            sum.add(&fs::read(path)?);
+            return Ok(());
+        }
+        let take = &mut |_, bytes: &[u8]| {
+            sum.add(bytes);
+            go_on(stop)
+        };
+        each_piece((&file, path), len, take, |error| error)
+    };
+    read().map_err(failed(path, "reading the file"))?;
+    Ok(sum.value())
+}
+
+/// Fails once nobody wants the copy, or the checksum, any more.
+fn go_on(stop: &AtomicBool) -> io::Result<()> {
+    // Relaxed: a moment later will do.
+    if stop.load(Ordering::Relaxed) { Err(io::Error::other("it was stopped")) } else { Ok(()) }
+}
+
 fn copy_at_once(from: &Path, to: &Path, sum: &mut Sum) -> io::Result<()> {
     let Some(sum) = sum else { return fs::copy(from, to).map(drop) };
     let bytes = fs::read(from)?;
@@ -54,10 +81,7 @@ fn copy_ahead((from, len): (&Path, u64), to: &Path, sum: &mut Sum, stop: &Atomic
         return Ok(());
     }
     let take = &mut |offset, bytes: &[u8]| {
-        // Relaxed: a moment later will do.
-        if stop.load(Ordering::Relaxed) {
-            return Err(io::Error::other("the copying was stopped"));
-        }
+        go_on(stop)?;
         sum.iter_mut().for_each(|sum| sum.add(bytes));
         if is_shared { Ok(()) } else { target.write_all_at(bytes, offset) }
     };
@@ -119,6 +143,7 @@ mod tests {
             let sum = copy_file(from, &to, is_summed, &AtomicBool::new(false)).expect("copied");
             assert!(fs::read(&to).expect("read") == bytes, "{}", bytes.len());
             assert_eq!(sum, is_summed.then(|| crc32c(bytes)), "{}", bytes.len());
+            assert_eq!(sum_file(&to, &AtomicBool::new(false)).expect("read"), crc32c(bytes), "{}", bytes.len());
             // On a file system without holes neither of the files is sparse.
             let blocks = |path: &Path| fs::metadata(path).expect("a file").blocks();
             assert!(blocks(&to) <= blocks(from), "{}: {} blocks, {} before", bytes.len(), blocks(&to), blocks(from));
@@ -156,11 +181,13 @@ mod tests {
     }
 
     #[test]
-    fn a_large_copy_can_be_stopped() {
+    fn copying_and_summing_up_a_large_file_can_be_stopped() {
         let dir = tempfile::tempdir().expect("a directory");
         let from = dir.path().join("from");
         fs::write(&from, vec![1; 3 << 20]).expect("written");
-        let stopped = copy_file(&from, &dir.path().join("to"), false, &AtomicBool::new(true));
+        let stop = AtomicBool::new(true);
+        let stopped = copy_file(&from, &dir.path().join("to"), false, &stop);
         assert!(stopped.is_err_and(|error| error.to_string().contains("was stopped")));
+        assert!(sum_file(&from, &stop).is_err_and(|error| error.to_string().contains("was stopped")));
     }
 }

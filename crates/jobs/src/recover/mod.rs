@@ -21,6 +21,7 @@
 mod apply;
 mod backup;
 mod backup_files;
+mod beside;
 mod budget;
 mod cipher_mode;
 mod copied;
@@ -79,7 +80,7 @@ use format::keyring::KeyStore;
 use self::apply::{Counts, Work};
 use self::budget::Budget;
 use self::copied::recover_copy;
-pub(crate) use self::durable::make_like;
+pub(crate) use self::durable::{make_directories, make_like};
 use self::ending::Ending;
 pub use self::error::RecoverError;
 use self::error::{Result, refused};
@@ -229,7 +230,7 @@ fn finish_emptied(datadir: &Path, options: &RecoverOptions, end: Lsn) -> Result<
         _ if options.dry_run => {}
         Some(to) => {
             let _lock = Lock::take(datadir, Sharing::Shared)?;
-            let taken = if options.compare { Taken::of(datadir)? } else { None };
+            let taken = Taken::to_compare(datadir, options)?;
             Copying::new(datadir, to, taken.as_ref()).all(&[])?;
             outside::unmark(to)?;
             backup::mark_prepared(to)?;
@@ -265,14 +266,17 @@ fn dry_run(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<
 
 fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<Recovered> {
     let _lock = Lock::take(datadir, Sharing::Exclusive)?;
+    let taken = Taken::to_compare(datadir, options)?;
     let log = open_log(datadir, true, options, keys)?;
     let (budget, prefetcher) = begin(datadir, &log, options);
     let at_once = budget.at_once(options.round);
-    let wanted = Wanted::read_beside(&log, budget.plan, at_once, options.until, prefetcher.as_ref())?;
+    let read = || Wanted::read_beside(&log, budget.plan, at_once, options.until, prefetcher.as_ref());
+    let wanted = taken.as_ref().map_or_else(read, |taken| taken.compare_beside(read))?;
     unfinished::mark_or_refuse(datadir, options.redo.is_some())?;
     let replayed = shadow::finish_interrupted(datadir, shadow_tag(datadir, &wanted, options, keys)?)?;
     let plan = planning::plan(datadir, wanted, keys)?;
-    // From here on, files change.
+    // From here on, files change, and those of a backup no longer match its manifest.
+    manifest::mark_recovering(datadir)?;
     let prefetched = prefetcher.map(Prefetcher::stop).unwrap_or_default();
     let run = Run { datadir, log: &log, options, keys, budget };
     let (recovered, ending) = run.change(plan, Writing::InPlace(prefetched))?;
@@ -280,7 +284,8 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
         ending.write(&log, Lsn(recovered.end_lsn))?;
     }
     mark_closed(datadir)?;
-    Ok(Recovered { pieces_replayed: replayed, ..recovered })
+    let files_compared = taken.map_or(0, |taken| taken.compared());
+    Ok(Recovered { pieces_replayed: replayed, files_compared, ..recovered })
 }
 
 /// Divides the memory, and begins to read pages early if they are certain to be the same later: if nothing else writes to files before.

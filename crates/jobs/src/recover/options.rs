@@ -13,7 +13,8 @@ use crate::source::keys::KeyFiles;
 pub struct RecoverOptions {
     /// Recover a copy created here and leave the datadir unchanged.
     pub to: Option<PathBuf>,
-    /// While copying, compare the files of a backup that innokit took with its manifest, and refuse one that was changed. Only with `to`.
+    /// Compare the files of a backup that innokit took with its manifest, and refuse one that was changed: with `to` while they are copied,
+    /// else before they are changed in place. A dry run does not compare them.
     pub compare: bool,
     /// Incremental backups to put into the full one, in the order in which they were taken.
     pub increments: Vec<PathBuf>,

@@ -6,7 +6,6 @@ use std::fs::{self, File, Metadata};
 use std::io;
 use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
-use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -15,6 +14,7 @@ use std::time::Duration;
 use flow::lock::{Sharing, try_lock};
 use flow::{WorkList, run_workers};
 
+use super::beside::beside;
 use super::durable::{make_directories, make_like};
 use super::error::{RecoverError, Result, failed, refused};
 use super::file_copy::copy_file;
@@ -201,17 +201,8 @@ impl<'d> Copying<'d> {
     /// Copies everything inside, while `work` runs on this thread. If that fails, the copying stops. The copy is not durable, and the log
     /// is not in its place. With `has_log` false, the log is not copied at all.
     pub fn beside<T>(&self, inside: &Inside, has_log: bool, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        thread::scope(|scope| {
-            let copying = scope.spawn(move || {
-                let logs = inside.logs.iter().filter(|_| has_log);
-                self.entries(inside.others.iter().chain(logs))
-            });
-            // Relaxed: a moment later will do.
-            let done = work().inspect_err(|_| self.stop.store(true, Ordering::Relaxed));
-            let copied = copying.join().unwrap_or_else(|panic| resume_unwind(panic));
-            let done = done?;
-            copied.map(|()| done)
-        })
+        let logs = inside.logs.iter().filter(|_| has_log);
+        beside(&self.stop, || self.entries(inside.others.iter().chain(logs)), work)
     }
 
     /// Places files that are outside of the datadir inside of the copy, without link files.

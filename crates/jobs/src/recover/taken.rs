@@ -1,14 +1,22 @@
 //! The files of a backup that innokit took. Its manifest has their checksums, so a restore compares them while it copies or merges them:
-//! reading a set once to verify it and once more to copy it would take twice as long, because most sets are larger than the page cache.
+//! reading a set once to verify it and once more to copy it would take twice as long, because most sets are larger than the page cache. Of
+//! a set that is recovered where it is, they are compared while the log is read.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 
+use flow::{WorkList, run_workers};
 use format::page::checksum::crc32c;
 
+use super::beside::beside;
 use super::error::{Result, damaged, failed};
+use super::file_copy::sum_file;
+use super::options::RecoverOptions;
 use super::place::walk;
 use crate::manifest::{BackupFile, MANIFEST, Manifest};
 
@@ -21,6 +29,11 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
+    /// The backup in `set`, if the options ask for a comparison with its manifest.
+    pub fn to_compare(set: &Path, options: &RecoverOptions) -> Result<Option<Self>> {
+        if options.compare { Self::of(set) } else { Ok(None) }
+    }
+
     /// The backup in `set`, if its files have the names and lengths that the manifest lists. That takes no time, so it is known before
     /// anything is copied. `None` if innokit did not take it, if it is void, or if it is a datadir by now.
     pub fn of(set: &Path) -> Result<Option<Self>> {
@@ -68,6 +81,29 @@ impl Taken {
         }
         self.compared.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Compares the content of all files, on all cores, while `work` runs on this thread. If `work` fails, the comparing stops.
+    pub fn compare_beside<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let stop = AtomicBool::new(false);
+        beside(&stop, || self.compare_all(&stop), work)
+    }
+
+    fn compare_all(&self, stop: &AtomicBool) -> Result<()> {
+        let mut files: Vec<(&PathBuf, u64)> = self.files.iter().map(|(name, file)| (name, file.size)).collect();
+        // The largest first, so that no worker is left alone with it.
+        files.sort_by_key(|(name, size)| (Reverse(*size), *name));
+        let workers = thread::available_parallelism().map_or(1, NonZero::get).min(files.len());
+        let list = WorkList::new(&files);
+        let compared = run_workers(workers, |_| {
+            // Relaxed: a moment later will do.
+            while let Some((_, (name, _))) = list.take().filter(|_| !stop.load(Ordering::Relaxed)) {
+                let sum = sum_file(&self.set.join(name), stop);
+                sum.and_then(|sum| self.compare(name, sum)).inspect_err(|_| list.abandon())?;
+            }
+            Ok(())
+        });
+        compared.into_iter().collect()
     }
 
     /// Reads a small file, and fails if it was changed.

@@ -6,19 +6,25 @@
 //! directory and increments -> merged into those of the last, compared in the same way --+
 //! ```
 //!
-//! All or nothing: if the backup is damaged or cannot be recovered, whatever was copied is removed.
+//! All or nothing: if the backup is damaged or cannot be recovered, whatever was copied is removed. With `moves` nothing is copied: the
+//! backup is recovered where it is, and then gets the name of the datadir.
 
-use std::io;
+mod error;
+mod moving;
+
 use std::os::unix::fs::lchown;
 use std::path::{Path, PathBuf};
 
 use flow::durable::sync_file_system_of;
 use format::keyring::KeyStore;
 
+pub use self::error::RestoreError;
+use self::error::{Result, failed, refused};
+use self::moving::Moving;
 use crate::Error;
 use crate::backup::{BackupError, Chain, unchanged};
 use crate::binlog_at::binlog_at;
-use crate::manifest::{self, Manifest};
+use crate::manifest::{self, BackupState, Manifest};
 use crate::recover::{
     RecoverError, RecoverOptions, Recovered, discard, is_free, mark_finished, occupied, prove_archive, recover,
     recover_own, refuse_unfinished, walk_datadir,
@@ -26,7 +32,7 @@ use crate::recover::{
 use crate::server::BinlogPosition;
 use crate::source::crc32c::FileSums;
 use crate::source::keys::KeyFiles;
-use crate::unpack::{UnpackError, unpack};
+use crate::unpack::unpack;
 
 /// The owner to give files to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -44,6 +50,9 @@ pub struct RestoreOptions {
     pub to: PathBuf,
     /// The owner of everything in it. `None` keeps the owners that the backup has, as far as the user may set them.
     pub owner: Option<FileOwner>,
+    /// Make the directory of the backup itself the datadir, which takes no second space and leaves no backup. Both must be on one file
+    /// system. Not with increments or an archive.
+    pub moves: bool,
     /// How to recover: increments, the redo archive and where to stop in it, keys and memory. Its target is ignored.
     pub recover: RecoverOptions,
 }
@@ -66,58 +75,32 @@ pub struct Restored {
     pub binlog: Option<BinlogPosition>,
 }
 
-/// Why nothing was restored.
-#[derive(Debug, thiserror::Error)]
-pub enum RestoreError {
-    /// The options contradict each other or need another user, or innokit cannot read how the archive is packed.
-    #[error("{0}")]
-    Refused(String),
-    /// The archive could not be unpacked.
-    #[error("{0}")]
-    Unpack(#[from] UnpackError),
-    /// The backup was changed since it was taken, or could not be read.
-    #[error("{0}")]
-    Backup(#[from] BackupError),
-    /// The backup could not be recovered.
-    #[error("{0}")]
-    Recover(#[from] RecoverError),
-    /// A file system call failed.
-    #[error("{0}")]
-    Job(#[from] Error),
-}
-
-impl RestoreError {
-    /// Whether damage is the reason, rather than circumstances.
-    #[must_use]
-    pub const fn is_damage(&self) -> bool {
-        match self {
-            Self::Unpack(error) => error.is_damage(),
-            Self::Backup(error) => error.is_damage(),
-            Self::Recover(error) => error.is_damage(),
-            Self::Refused(_) | Self::Job(_) => false,
-        }
-    }
-}
-
-type Result<T> = std::result::Result<T, RestoreError>;
-
 /// Restores `backup`, a directory or an archive, into a datadir.
 ///
 /// # Errors
-/// [`RestoreError`]. The target is then as it was, unless only a step after the recovery failed, such as setting the owner.
+/// [`RestoreError`]. The target is then as it was, unless only a step after the recovery failed, such as setting the owner. With `moves` a
+/// backup stays as it was if it is damaged or cannot be recovered; after any other error the same call goes on where this one ended.
 pub fn restore(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
     if let Some(owner) = options.owner {
         may_give_to(owner)?;
     }
     refuse_unfinished(backup)?;
-    let mut restored = if backup.is_dir() { from_directory(backup, options)? } else { from_archive(backup, options)? };
-    if restored.binlog.is_none() {
-        let noted = || Ok::<_, Error>(binlog_at(&options.to, &options.recover.keys.read()?, None));
-        restored.binlog = restored.recovered.binlog.clone().map_or_else(noted, |known| Ok(Some(known)))?;
-    }
-    (restored.files, restored.bytes) = give(&options.to, options.owner)?;
+    let restored = match backup.is_dir() {
+        _ if options.moves => moved(backup, options)?,
+        true => finished(&options.to, from_directory(backup, options)?, options)?,
+        false => finished(&options.to, from_archive(backup, options)?, options)?,
+    };
     sync_file_system_of(&options.to).map_err(failed(&options.to, "making the datadir durable"))?;
     Ok(restored)
+}
+
+/// Gives a recovered datadir to its owner, and counts what is in it.
+fn finished(datadir: &Path, restored: Restored, options: &RestoreOptions) -> Result<Restored> {
+    let noted = || Ok::<_, Error>(binlog_at(datadir, &options.recover.keys.read()?, None));
+    let known = restored.binlog.clone().or_else(|| restored.recovered.binlog.clone());
+    let binlog = known.map_or_else(noted, |known| Ok(Some(known)))?;
+    let (files, bytes) = give(datadir, options.owner)?;
+    Ok(Restored { binlog, files, bytes, ..restored })
 }
 
 /// Only root can give files to another user. Checked first, because a restore takes long and would fail only at its end.
@@ -126,10 +109,10 @@ fn may_give_to(owner: FileOwner) -> Result<()> {
     if uid.is_root() || (uid.as_raw(), gid.as_raw()) == (owner.uid, owner.gid) {
         return Ok(());
     }
-    Err(RestoreError::Refused(format!(
+    refused(format!(
         "only root can give files to user {} and group {}: run as root, or leave out --owner",
         owner.uid, owner.gid
-    )))
+    ))
 }
 
 fn from_directory(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
@@ -167,25 +150,48 @@ fn merged(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
 fn from_archive(archive: &Path, options: &RestoreOptions) -> Result<Restored> {
     let to = &options.to;
     if options.recover.redo.is_some() {
-        return Err(RestoreError::Refused(
-            "an archive of the redo log continues a backup in a directory: unpack this one first (innokit unpack)"
-                .to_owned(),
-        ));
+        return refused(
+            "an archive of the redo log continues a backup in a directory: unpack this one first (innokit unpack)",
+        );
     }
     if !options.recover.increments.is_empty() {
-        return Err(RestoreError::Refused(
-            "increments are merged into a backup in a directory: unpack this one first (innokit unpack)".to_owned(),
-        ));
+        return refused("increments are merged into a backup in a directory: unpack this one first (innokit unpack)");
     }
     let unpacked = unpack(&[archive.to_path_buf()], to)?;
     let restored = match unpacked.still_packed.first() {
-        Some(file) => Err(RestoreError::Refused(format!("{file}: packed in a way that innokit does not read"))),
+        Some(file) => refused(format!("{file}: packed in a way that innokit does not read")),
         None => recovered_unpacked(&unpacked.sums, options),
     };
     if restored.is_err() {
         discard(to);
     }
     restored
+}
+
+/// Recovers a backup where it is, and gives it the name of the datadir. Its files are compared with the manifest before they change.
+fn moved(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
+    if !options.recover.increments.is_empty() || options.recover.redo.is_some() {
+        return refused(
+            "increments and an archive of the redo log are applied to a copy: the backup stays, so it cannot be moved (--move)",
+        );
+    }
+    let moving = Moving::of(backup, &options.to)?;
+    let set = moving.set();
+    let manifest = manifest::is_there(set).then(|| Manifest::read(set)).transpose()?.map(|(manifest, _)| manifest);
+    // Once it has been a datadir, its binary log goes on from elsewhere.
+    let taken = manifest.filter(|manifest| manifest.state != BackupState::Recovered);
+    let how = RecoverOptions { to: None, compare: true, dry_run: false, ..options.recover.clone() };
+    let recovered = recover(set, &how).map_err(|error| match Manifest::read(set) {
+        Ok((now, _)) if now.state == BackupState::Recovering => {
+            RestoreError::Half { set: set.to_path_buf(), source: error }
+        }
+        _ => reason(error.into(), &[set], &how.keys),
+    })?;
+    let restored = restored(taken, recovered.files_compared, recovered, options);
+    moving.make_like_target()?;
+    let restored = finished(set, restored, options)?;
+    moving.finish()?;
+    Ok(restored)
 }
 
 /// Recovers a copy of the backup in `set`. Each file is compared with the manifest while it is copied, so it is read once.
@@ -254,9 +260,4 @@ fn give(datadir: &Path, owner: Option<FileOwner>) -> Result<(u64, u64)> {
     })?;
     outcome?;
     Ok((files, bytes))
-}
-
-/// For `map_err`: names the action and the file.
-fn failed(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Error {
-    move |source| Error::Io { path: path.to_path_buf(), action, source }
 }
