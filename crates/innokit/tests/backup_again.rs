@@ -193,7 +193,7 @@ fn a_replica_catches_up(server: &Server, gtid: &str, port: u16) {
         let written = Session::of(server).ask("SELECT @@gtid_binlog_pos").concat();
         let follow = format!(
             "SET GLOBAL gtid_slave_pos = '{gtid}'; CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={port}, MASTER_USER='copy', \
-             MASTER_USE_GTID=slave_pos; START SLAVE;"
+             MASTER_SSL=0, MASTER_SSL_VERIFY_SERVER_CERT=0, MASTER_USE_GTID=slave_pos; START SLAVE;"
         );
         (follow, format!("MASTER_GTID_WAIT('{written}', {CATCH_UP_MAX})"))
     };

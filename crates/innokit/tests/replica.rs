@@ -62,7 +62,7 @@ fn replicas_started_from_what_was_restored_catch_up() {
     assert!(!gtid.is_empty(), "{by_backup}");
     let set = format!("SET GLOBAL gtid_slave_pos = '{gtid}';");
     let follow = |set: &str, from: &str| {
-        let primary = "MASTER_HOST='127.0.0.1', MASTER_USER='copy', MASTER_PASSWORD='copy'";
+        let primary = "MASTER_HOST='127.0.0.1', MASTER_USER='copy', MASTER_PASSWORD='copy', MASTER_SSL=0, MASTER_SSL_VERIFY_SERVER_CERT=0";
         format!("{set} CHANGE MASTER TO {primary}, MASTER_PORT={port}, {from}; START SLAVE;")
     };
     let one = Replica::start(&server, ("one", 8), &follow(&set, "MASTER_USE_GTID=slave_pos"));

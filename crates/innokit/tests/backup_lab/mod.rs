@@ -243,7 +243,7 @@ impl Server {
         let mut said = String::new();
         // With DDL running, the tool itself fails now and then. That is not what we test.
         for _ in 0..TRIES {
-            let mut command = self.command(&["--no-defaults", "--backup", "--user=root"]);
+            let mut command = self.command(&["--no-defaults", "--backup", "--user=root", "--skip-ssl"]);
             command.arg(format!("--socket={socket}")).arg(format!("--datadir={}", self.data().display()));
             command.arg(format!("--target-dir={}", self.of(name).display())).args(options);
             let output = command.output().expect("bash runs");
