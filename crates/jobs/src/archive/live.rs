@@ -10,9 +10,8 @@ use redo::mariadb::{Checkpoint, Format, LogFile, START_OFFSET, key_information};
 use redo::{LogVendor, RedoError};
 
 use super::error::{Result, failed, refused};
+use crate::source::log_name::LOG;
 use crate::source::read_up_to;
-
-const LOG: &str = "ib_logfile0";
 
 /// An open log file. It stays readable when the server replaces it.
 #[derive(Debug)]

@@ -19,14 +19,13 @@ use format::keyring::KeyStore;
 use super::delta_file::delta_of;
 use super::error::{BackupError, Result, failed, refused};
 use super::holes::Holes;
-use super::joined::LOG;
 use super::layers::{Layers, Set, Stack};
 use crate::manifest::{BackupState, BackupTablespace, Manifest};
 use crate::recover::{
     Increment, RecoverError, Taken, copy_file, make_like, mark_unfinished, refuse_unfinished, walk_datadir,
 };
 use crate::source::content::{delta_note, is_delta};
-use crate::source::redo_log::REDO_DIR;
+use crate::source::log_name::is_of_log;
 
 /// Only the owner may enter, as in any set.
 const MODE: u32 = 0o700;
@@ -163,8 +162,7 @@ fn others(last: &Set, taken: &Taken, to: &Path) -> Result<()> {
         done.extend([PathBuf::from(&entry.path), delta_note(&delta), delta]);
     }
     let files = last.manifest.files.iter().map(|file| PathBuf::from(&file.path));
-    let is_log = |name: &PathBuf| name == Path::new(LOG) || name.starts_with(REDO_DIR);
-    let (log, files): (Vec<_>, Vec<_>) = files.filter(|name| !done.contains(name)).partition(is_log);
+    let (log, files): (Vec<_>, Vec<_>) = files.filter(|name| !done.contains(name)).partition(|name| is_of_log(name));
     let copy = |name: &PathBuf| {
         let sum = copy_file(&last.dir.join(name), &to.join(name), true, &AtomicBool::new(false)).map_err(as_job)?;
         sum.map_or(Ok(()), |sum| taken.compare(name, sum)).map_err(as_job)

@@ -10,9 +10,8 @@ use redo::mariadb::START_OFFSET;
 use super::error::{BackupError, Result, failed};
 use super::vendor::LogRange;
 use crate::archive::{Stored, segments};
+use crate::source::log_name::LOG;
 
-/// The log's file name.
-pub(super) const LOG: &str = "ib_logfile0";
 /// No log is smaller. `ROOM` always stays free behind the last byte for what closes the log.
 const SIZE_MIN: u64 = 4 << 20;
 const ROOM: u64 = 1 << 20;

@@ -11,7 +11,7 @@ use redo::mariadb::{Format, LogFile, START_OFFSET};
 
 use super::error::{BackupError, Result, failed, refused};
 use super::follower::{Followed, Follower};
-use super::joined::{self, LOG};
+use super::joined;
 use super::settings;
 use super::tablespaces::{Placed, Tablespaces};
 use super::vendor::{LogRange, Vendor};
@@ -20,6 +20,7 @@ use crate::archive::{ArchiveEvent, ArchiveOptions, archive_beside, segments};
 use crate::recover::LogNames;
 use crate::server::{BackupServer, LogServer, ServerFacts};
 use crate::source::keys::KeyFiles;
+use crate::source::log_name::LOG;
 use crate::source::read_up_to;
 
 /// Pause between two looks at the log.

@@ -15,12 +15,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use logs::xbstream::{end, payload_head};
 
 use super::error::{BackupError, Result, failed, refused};
-use super::joined::LOG;
 use crate::manifest::{BackupFile, BackupState, MANIFEST, Manifest};
 use crate::source::content::is_delta_note;
 use crate::source::crc32c::Crc32c;
+use crate::source::log_name::is_of_log;
 use crate::source::read_into;
-use crate::source::redo_log::REDO_DIR;
 
 /// Bytes per chunk, as in the tools' own streams.
 const CHUNK: usize = 10 << 20;
@@ -58,8 +57,7 @@ struct Sender<'s, W> {
 
 impl<W: Write> Sender<'_, W> {
     fn all(&mut self, manifest: &Manifest) -> Result<()> {
-        let is_log = |file: &&BackupFile| file.path == LOG || Path::new(&file.path).starts_with(REDO_DIR);
-        let (log, files): (Vec<_>, Vec<_>) = manifest.files.iter().partition(is_log);
+        let (log, files): (Vec<_>, Vec<_>) = manifest.files.iter().partition(|file| is_of_log(Path::new(&file.path)));
         // Before the changed pages that they describe, so that these can be verified as they pass.
         let (notes, files): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| is_delta_note(Path::new(&file.path)));
         for file in notes.into_iter().chain(files).chain(log) {

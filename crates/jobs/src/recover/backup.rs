@@ -27,14 +27,14 @@ use super::error::{Result, damaged, failed, refused};
 use super::unfinished;
 use crate::manifest;
 use crate::source::backup::{BackupNotes, emptied_at as emptied};
-use crate::source::redo_log::{COPIED_LOG, REDO_DIR, copied_log};
+use crate::source::log_name::{COPIED_LOG, LOG, REDO_DIR};
+use crate::source::redo_log::copied_log;
 use crate::unpack::MARKER;
 
 /// Start of the creator field in a log copied by mariadb-backup.
 const CREATOR: &[u8] = b"Backup ";
 /// The tool's list of pages that were already damaged when it copied them.
 const DAMAGED_PAGES: &str = "innodb_corrupted_pages";
-const LOG: &str = "ib_logfile0";
 /// A log's name until it is in place: servers remove files with this name.
 const NEW_LOG: &str = "ib_logfile101";
 /// The name of xtrabackup's copy of a log until it is in place.

@@ -18,7 +18,7 @@ use super::log::RedoLog;
 use super::moment::shadow_tag;
 use super::options::RecoverOptions;
 use super::outside::Outside;
-use super::place::{self, Copying, LOG, Lock};
+use super::place::{self, Copying, Lock};
 use super::plan::RecoverPlan;
 use super::recovered::Recovered;
 use super::run::{Run, Writing, mark_closed, open_log};
@@ -27,6 +27,7 @@ use super::survey::Survey;
 use super::taken::Taken;
 use super::wanted::Wanted;
 use super::{outside, planning, shadow};
+use crate::source::log_name::LOG;
 
 /// Copies a datadir or a backup to `to`, which must be free, and recovers it there.
 pub(super) fn recover_copy(datadir: &Path, to: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<Recovered> {

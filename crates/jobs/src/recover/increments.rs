@@ -30,7 +30,8 @@ use super::increment_marker::{self as marker, Lsns};
 use super::log::RedoLog;
 use super::wanted::Wanted;
 use crate::source::backup::{BackupNotes, XTRABACKUP};
-use crate::source::redo_log::{COPIED_LOG, copied_log};
+use crate::source::log_name::COPIED_LOG;
+use crate::source::redo_log::copied_log;
 
 /// An increment that was merged into a backup.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]

@@ -32,7 +32,8 @@ use super::error::{RecoverError, Result, damaged, refused};
 use super::outside::Outside;
 use super::tuning::Tuning;
 use crate::manifest;
-use crate::source::redo_log::{REDO_DIR, copied_log, has_mysql_ring};
+use crate::source::log_name::REDO_DIR;
+use crate::source::redo_log::{copied_log, has_mysql_ring};
 
 /// The log of a datadir.
 #[derive(Debug)]

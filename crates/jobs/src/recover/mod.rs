@@ -115,7 +115,8 @@ pub use self::waiting::Waiting;
 use self::wanted::Wanted;
 use crate::binlog_at::binlog_at;
 use crate::manifest;
-use crate::source::redo_log::{REDO_DIR, copied_log};
+use crate::source::log_name::{LOG, REDO_DIR};
+use crate::source::redo_log::copied_log;
 
 /// Recovers a datadir of MariaDB 10.5 or later, or of MySQL 8.0.3 or later; prepares a backup of mariadb-backup, or of xtrabackup 8.0.30 or
 /// later.
@@ -152,8 +153,7 @@ pub(crate) fn recover_own(datadir: &Path, options: &RecoverOptions) -> Result<Re
 
 /// Recovers a datadir, or prepares a backup as it is.
 pub(crate) fn recover_one(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
-    let has_log =
-        datadir.join("ib_logfile0").is_file() || datadir.join(REDO_DIR).is_dir() || copied_log(datadir).is_some();
+    let has_log = datadir.join(LOG).is_file() || datadir.join(REDO_DIR).is_dir() || copied_log(datadir).is_some();
     if !datadir.join("ibdata1").is_file() || !has_log {
         let log = "ib_logfile0 (MariaDB, MySQL before 8.0.30), #innodb_redo (MySQL) or xtrabackup_logfile (a backup of xtrabackup)";
         return refused(format!("{}: not a datadir: ibdata1 or the redo log, {log}, is missing", datadir.display()));

@@ -21,11 +21,9 @@ use super::file_copy::copy_file;
 use super::taken::Taken;
 use super::{outside, unfinished};
 use crate::source::backup::BackupNotes;
+use crate::source::log_name::{REDO_DIR, is_of_log};
 use crate::source::name::{NameHint, places_inside};
-use crate::source::redo_log::{COPIED_LOG, REDO_DIR};
 
-/// The log of MariaDB, and the first of MySQL's before 8.0.30.
-pub(super) const LOG: &str = "ib_logfile0";
 /// Files that a running server locks.
 const LOCKED: [&str; 2] = ["aria_log_control", "ibdata1"];
 /// How often to try for a held lock: for one second in all.
@@ -183,7 +181,7 @@ impl<'d> Copying<'d> {
         // List everything before copying: the copy may end up inside a directory that a link in the datadir leads to.
         let mut inside = Vec::new();
         walk(from, &mut |name, metadata| {
-            let target = if is_log(name) { aside(name) } else { name.to_path_buf() };
+            let target = if is_of_log(name) { aside(name) } else { name.to_path_buf() };
             inside.push(Entry { name: name.to_path_buf(), target, metadata: metadata.clone() });
             Ok(())
         })?;
@@ -194,7 +192,7 @@ impl<'d> Copying<'d> {
         let is_backup = BackupNotes::of(from).is_some();
         let is_left_out = |name: &Path| NameHint::of(name) == NameHint::Link && !is_backup;
         inside.retain(|entry| entry.metadata.is_dir() || !is_left_out(&entry.name));
-        let (logs, others) = inside.into_iter().partition(|entry| is_log(&entry.name));
+        let (logs, others) = inside.into_iter().partition(|entry| is_of_log(&entry.name));
         Ok(Inside { logs, others })
     }
 
@@ -305,11 +303,6 @@ fn moves<'p>(from: &Path, outside: &'p [PathBuf]) -> Result<Vec<(&'p PathBuf, Pa
     Ok(moves)
 }
 
-/// Whether this is the log or one of its files.
-fn is_log(name: &Path) -> bool {
-    [LOG, COPIED_LOG].iter().any(|log| name == Path::new(log)) || name.starts_with(REDO_DIR)
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -317,6 +310,7 @@ mod tests {
     use rustix::fs::{FlockOperation, fcntl_lock};
 
     use super::*;
+    use crate::source::log_name::LOG;
 
     fn datadir() -> tempfile::TempDir {
         let dir = tempfile::tempdir().expect("a directory");

@@ -19,6 +19,7 @@ use super::shadow::SHADOW_NAME;
 use super::space::PlannedSpace;
 use super::tuning::Tuning;
 use super::wanted::Wanted;
+use crate::source::log_name::LOG;
 
 /// Requests to the device, and the time they took. CPU time counts as zero.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +41,7 @@ pub struct Clocked {
 /// As [`recover`](super::recover).
 pub fn on_clock(datadir: &Path, memory: usize, tuning: &Tuning, sim: &SimOptions) -> Result<Clocked> {
     let (budget, keys) = (Budget::of(memory), KeyStore::new());
-    let path = datadir.join("ib_logfile0");
+    let path = datadir.join(LOG);
     let file = File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
     let (len, file) = file.map_err(failed(&path, "opening the redo log"))?;
     let log_clock = SimTime::new(sim, [(file, len)]);

@@ -7,6 +7,7 @@ use format::Lsn;
 use format::bytes::be;
 use format::page::fil::FIL_PAGE_FILE_FLUSH_LSN;
 
+use super::log_name::LOG;
 use super::{read_small, read_up_to};
 use crate::source::files::{self, File};
 
@@ -128,7 +129,7 @@ pub(crate) fn is_own_increment(root: &Path) -> bool {
 /// Where a prepared backup's log ended, if the log is empty now, as for servers before 10.8. Page 0 of the system tablespace, which is
 /// written last, proves that the log is not merely lost. `None` for anything else.
 pub(crate) fn emptied_at(root: &Path) -> io::Result<Option<Lsn>> {
-    let is_empty = files::metadata(root.join("ib_logfile0")).is_ok_and(|log| log.len() == 0);
+    let is_empty = files::metadata(root.join(LOG)).is_ok_and(|log| log.len() == 0);
     let Some(notes) = BackupNotes::of(root).filter(|_| is_empty) else { return Ok(None) };
     let page0 = read_up_to(&File::open(root.join("ibdata1"))?, 0, FIL_PAGE_FILE_FLUSH_LSN + 8)?;
     let flushed = be::u64_at(&page0, FIL_PAGE_FILE_FLUSH_LSN).map(Lsn);

@@ -8,6 +8,7 @@ pub(crate) mod crc32c;
 pub mod datadir;
 pub(crate) mod files;
 pub mod keys;
+pub(crate) mod log_name;
 pub(crate) mod logged_key;
 pub(crate) mod mysql_log;
 pub mod name;

@@ -12,6 +12,7 @@ use format::{Lsn, PageSize, SpaceFormat, SpaceId};
 use redo::{LogState, LogVendor, mariadb, mysql};
 
 use super::backup::BackupNotes;
+use super::log_name::{COPIED_LOG, LOG, REDO_DIR};
 use super::name::NameHint;
 use super::read_up_to;
 use crate::report::document::Pending;
@@ -333,12 +334,6 @@ fn state_of(dir: &Path) -> Option<io::Result<Found>> {
     }))
 }
 
-/// Where MySQL 8.0.30 and later keep their log.
-pub(crate) const REDO_DIR: &str = "#innodb_redo";
-
-/// xtrabackup's copy of the log. It stays beside the log once the backup is prepared, and means nothing then.
-pub(crate) const COPIED_LOG: &str = "xtrabackup_logfile";
-
 /// xtrabackup's copy of the log, if the backup in this directory is still to be prepared.
 pub(crate) fn copied_log(dir: &Path) -> Option<PathBuf> {
     let copy = Some(dir.join(COPIED_LOG)).filter(|copy| files::is_file(copy))?;
@@ -374,7 +369,7 @@ pub(crate) fn log_files(dir: &Path) -> Vec<PathBuf> {
 
 /// Whether the datadir has a log of MySQL before 8.0.30: a ring of files.
 pub(crate) fn has_mysql_ring(dir: &Path) -> bool {
-    let first = dir.join("ib_logfile0");
+    let first = dir.join(LOG);
     !dir.join(REDO_DIR).is_dir() && identify(&first).is_ok_and(|vendor| vendor == LogVendor::MySql)
 }
 

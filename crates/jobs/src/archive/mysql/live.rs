@@ -10,8 +10,9 @@ use redo::mysql::{FORMAT_MANY_FILES, LOG_FILE_HDR_SIZE, LogFile, newest_checkpoi
 use redo::{LogVendor, RedoError};
 
 use crate::archive::error::{Result, failed, refused};
+use crate::source::log_name::{LOG, REDO_DIR};
 use crate::source::read_up_to;
-use crate::source::redo_log::{REDO_DIR, log_files};
+use crate::source::redo_log::log_files;
 
 /// How often, and with what pause, to list the files: the server recycles some while they are listed.
 const TRIES: u32 = 20;
@@ -171,7 +172,7 @@ pub(in crate::archive) fn is_mysql(datadir: &Path) -> Result<bool> {
     if datadir.join(REDO_DIR).is_dir() {
         return Ok(true);
     }
-    let path = datadir.join("ib_logfile0");
+    let path = datadir.join(LOG);
     let Ok(file) = File::open(&path) else { return Ok(false) };
     let head = read_up_to(&file, 0, 4).map_err(failed(&path, "reading the redo log"))?;
     match redo::identify(&head) {

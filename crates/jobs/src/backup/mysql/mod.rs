@@ -33,8 +33,8 @@ use super::verify::MEMORY;
 use crate::recover::LogNames;
 use crate::server::{BackupServer, LogServer, ServerFacts, other_datadir};
 use crate::source::keys::KeyFiles;
+use crate::source::log_name::REDO_DIR;
 use crate::source::name::NameHint;
-use crate::source::redo_log::REDO_DIR;
 
 /// Pause before the next look at a log with nothing new.
 const POLL: Duration = Duration::from_millis(10);

@@ -14,8 +14,8 @@ use super::super::survey::is_packed;
 use super::binlogs;
 use crate::source::backup::XTRABACKUP;
 use crate::source::content::{delta_note, read_delta_note};
+use crate::source::log_name::REDO_DIR;
 use crate::source::name::NameHint;
-use crate::source::redo_log::REDO_DIR;
 
 const DELTA: &str = ".delta";
 const META: &str = ".meta";

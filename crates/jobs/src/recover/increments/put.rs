@@ -22,9 +22,9 @@ use super::super::system::SystemFiles;
 use super::files::Delta;
 use super::{Increment, Taken, binlogs, pages};
 use crate::source::backup::{BackupNotes, XTRABACKUP};
+use crate::source::log_name::{LOG, REDO_DIR};
 use crate::source::name::NameHint;
 use crate::source::read_up_to;
-use crate::source::redo_log::REDO_DIR;
 
 /// A table's file has at least this many pages.
 const TABLE_PAGES_MIN: u64 = 4;
@@ -135,7 +135,7 @@ impl Taken {
 
 /// Fails if a server was started on the prepared backup: its files have changed since.
 fn refuse_started(datadir: &Path) -> Result<()> {
-    let log = datadir.join("ib_logfile0");
+    let log = datadir.join(LOG);
     let len = fs::metadata(&log).map_err(failed(&log, "looking at the redo log"))?.len();
     if len > EMPTY_LOG_MAX {
         return refused(format!(

@@ -20,6 +20,7 @@ use redo::{LogVendor, RedoError};
 
 use super::super::error::{RecoverError, Result, damaged, failed, locked_out, refused};
 use super::archived::Archived;
+use crate::source::log_name::LOG;
 use crate::source::read_up_to;
 
 /// Bytes of the log's end per read.
@@ -43,7 +44,7 @@ pub(in super::super) struct MariaDbLog {
 impl MariaDbLog {
     /// Opens a datadir's log; `for_writing` if it will be closed.
     pub fn open(datadir: &Path, for_writing: bool, keys: &KeyStore) -> Result<Self> {
-        let path = datadir.join("ib_logfile0");
+        let path = datadir.join(LOG);
         let opened = File::options().read(true).write(for_writing).open(&path);
         let file = opened.map_err(failed(&path, "opening the redo log"))?;
         let len = file.metadata().map_err(failed(&path, "reading the redo log"))?.len();

@@ -29,9 +29,10 @@ use super::super::durable::{make_directories, make_like, sync_directory_of};
 use super::super::error::{RecoverError, Result, damaged, failed, locked_out, refused};
 use super::archived_mysql::{ArchivedEnd, find, needed_to};
 use super::verify::{verify_end, verify_stretch};
+use crate::source::log_name::{LOG, REDO_DIR};
 use crate::source::mysql_log::{MySqlLog, MySqlLogError};
 use crate::source::read_up_to;
-use crate::source::redo_log::{REDO_DIR, copied_log, has_mysql_ring, log_files};
+use crate::source::redo_log::{copied_log, has_mysql_ring, log_files};
 
 /// Log file sizes are multiples of this, and so of every page size.
 const FILE_ALIGN: usize = 64 << 10;
@@ -66,7 +67,7 @@ pub(in super::super) struct MySqlRedo {
 
 impl MySqlRedo {
     pub fn open(datadir: &Path, keys: &KeyStore) -> Result<Self> {
-        let old = datadir.join("ib_logfile0");
+        let old = datadir.join(LOG);
         if copied_log(datadir).is_none() && has_mysql_ring(datadir) {
             return Self::open_ring(datadir, old, keys);
         }

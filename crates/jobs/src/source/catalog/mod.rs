@@ -46,6 +46,7 @@ use super::system;
 use crate::report::document::Severity;
 use crate::source::backup::{BackupNotes, is_own_increment};
 use crate::source::is_unwritten;
+use crate::source::log_name::LOG;
 use crate::tree::{FoundFile, Tablespace, transactions};
 
 /// How often, and at what interval, to recheck differences beside a running server.
@@ -306,7 +307,7 @@ impl Catalog {
 
     /// A path in the datadir, for asking about its log. No tablespace's: of one, more may be pending than of the others.
     fn probe(&self) -> PathBuf {
-        self.root.join("ib_logfile0")
+        self.root.join(LOG)
     }
 
     /// The tablespace read again if there was a finding at its path; otherwise unchanged.

@@ -8,8 +8,9 @@ use crate::finding_code::FindingCode;
 use crate::report::document::Severity;
 use crate::source::backup::{BackupNotes, XTRABACKUP};
 use crate::source::files;
+use crate::source::log_name::{COPIED_LOG, LOG, REDO_DIR};
 use crate::source::name::NameHint;
-use crate::source::redo_log::{COPIED_LOG, REDO_DIR, log_files};
+use crate::source::redo_log::log_files;
 use crate::tree::Tablespace;
 
 /// Whether the system tablespace is from MySQL 8.0 or later.
@@ -136,7 +137,7 @@ impl Catalog {
             ),
         }
         if let Some(notes) = notes.filter(|notes| notes.is_full() && log_files(root).is_empty()) {
-            let log = if notes.tool == XTRABACKUP { COPIED_LOG } else { "ib_logfile0" };
+            let log = if notes.tool == XTRABACKUP { COPIED_LOG } else { LOG };
             say(
                 root,
                 "missing_redo".into(),
