@@ -53,6 +53,24 @@ pub struct BackupFile {
     pub crc32c: String,
 }
 
+/// What is wrong with a file that the manifest lists and that is not there, with one that it does not list, and with the manifest itself if
+/// its checksum is wrong.
+pub(crate) const MISSING: &str = "missing";
+pub(crate) const NOT_LISTED: &str = "not part of the backup";
+pub(crate) const UNSOUND: &str = "changed since it was written: its own checksum does not fit";
+
+impl BackupFile {
+    /// What is wrong if the file is now this long, in bytes.
+    pub(crate) fn wrong_size(&self, size: u64) -> Option<String> {
+        (size != self.size).then(|| format!("{size} bytes long, but it had {}", self.size))
+    }
+
+    /// What is wrong if the file now has this checksum.
+    pub(crate) fn wrong_content(&self, crc32c: &str) -> Option<String> {
+        (crc32c != self.crc32c).then(|| "changed: its checksum was another one".to_owned())
+    }
+}
+
 /// The base of an increment: the backup that it continues.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupBase {

@@ -11,7 +11,7 @@ use format::keyring::KeyStore;
 use super::chain::{Chain, as_job};
 use super::error::{BackupError, Result, refused};
 use super::pages::{PageReader, PagesRead};
-use crate::manifest::{BackupBase, BackupFile, BackupState, MANIFEST, Manifest};
+use crate::manifest::{BackupBase, BackupFile, BackupState, MANIFEST, MISSING, Manifest, NOT_LISTED, UNSOUND};
 use crate::recover::{LogNames, RecoverError, RecoverOptions, recover_one, refuse_unfinished, walk_datadir};
 use crate::server::ServerKind;
 use crate::source::content::is_delta;
@@ -157,7 +157,7 @@ fn verify_set(set: &Path, keys: &KeyFiles) -> Result<BackupReport> {
     let store = keys.read()?;
     let mut problems = Vec::new();
     if !is_sound {
-        problems.push(format!("{MANIFEST}: changed since it was written: its own checksum does not fit"));
+        problems.push(format!("{MANIFEST}: {UNSOUND}"));
     }
     if manifest.state == BackupState::Void {
         let why = manifest.why.as_deref().unwrap_or("it was interrupted");
@@ -196,7 +196,7 @@ pub(crate) fn unchanged(set: &Path, known: &FileSums, keys: &KeyStore) -> Result
     let Some((manifest, is_sound)) = Manifest::of_usable(set)? else { return Ok(None) };
     let mut problems = Vec::new();
     if !is_sound {
-        problems.push(format!("{MANIFEST}: changed since it was written: its own checksum does not fit"));
+        problems.push(format!("{MANIFEST}: {UNSOUND}"));
     }
     let examined = examine(set, known, keys)?;
     compare(&manifest, &examined, &mut problems);
@@ -221,17 +221,14 @@ fn report(manifest: &Manifest, examined: &Examined, problems: Vec<String>) -> Ba
 fn compare(manifest: &Manifest, examined: &Examined, problems: &mut Vec<String>) {
     let listed: BTreeMap<&str, &BackupFile> = manifest.files.iter().map(|file| (file.path.as_str(), file)).collect();
     for (path, file) in &listed {
-        match examined.files.get(*path) {
-            None => problems.push(format!("{path}: missing")),
-            Some(now) if now.size != file.size => {
-                problems.push(format!("{path}: {} bytes long, but it had {}", now.size, file.size));
-            }
-            Some(now) if now != *file => problems.push(format!("{path}: changed: its checksum was another one")),
-            Some(_) => {}
-        }
+        let wrong = match examined.files.get(*path) {
+            Some(now) => file.wrong_size(now.size).or_else(|| file.wrong_content(&now.crc32c)),
+            None => Some(MISSING.to_owned()),
+        };
+        problems.extend(wrong.map(|wrong| format!("{path}: {wrong}")));
     }
     for path in examined.files.keys().filter(|path| !listed.contains_key(path.as_str())) {
-        problems.push(format!("{path}: not part of the backup"));
+        problems.push(format!("{path}: {NOT_LISTED}"));
     }
 }
 

@@ -18,7 +18,7 @@ use super::error::{Result, damaged, failed};
 use super::file_copy::sum_file;
 use super::options::RecoverOptions;
 use super::place::walk;
-use crate::manifest::{BackupFile, MANIFEST, Manifest};
+use crate::manifest::{BackupFile, MANIFEST, MISSING, Manifest, NOT_LISTED, UNSOUND};
 
 /// A backup that innokit took, with the files that its manifest lists.
 #[derive(Debug)]
@@ -41,8 +41,7 @@ impl Taken {
         let files = manifest.files.into_iter().map(|file| (PathBuf::from(&file.path), file)).collect();
         let taken = Self { set: set.to_path_buf(), files, compared: AtomicU64::new(0) };
         if !is_sound {
-            return taken
-                .not_as_taken(Path::new(MANIFEST), "changed since it was written: its own checksum does not fit");
+            return taken.not_as_taken(Path::new(MANIFEST), UNSOUND);
         }
         taken.compare_lengths()?;
         Ok(Some(taken))
@@ -60,15 +59,15 @@ impl Taken {
                 return Ok(());
             }
             missing.remove(name);
-            match self.files.get(name) {
-                None => self.not_as_taken(name, "not part of the backup"),
-                Some(file) if file.size != metadata.len() => {
-                    self.not_as_taken(name, &format!("{} bytes long, but it had {}", metadata.len(), file.size))
-                }
-                Some(_) => Ok(()),
-            }
+            self.judge(name, |file| file.wrong_size(metadata.len()))
         })?;
-        missing.first().map_or(Ok(()), |name| self.not_as_taken(name, "missing"))
+        missing.first().map_or(Ok(()), |name| self.not_as_taken(name, MISSING))
+    }
+
+    /// Fails if a file is not listed, or something is wrong with it.
+    fn judge(&self, name: &Path, wrong: impl FnOnce(&BackupFile) -> Option<String>) -> Result<()> {
+        let wrong = self.files.get(name).map_or_else(|| Some(NOT_LISTED.to_owned()), wrong);
+        wrong.map_or(Ok(()), |wrong| self.not_as_taken(name, &wrong))
     }
 
     /// Fails if a file, whose content has this CRC-32C, was changed.
@@ -76,9 +75,7 @@ impl Taken {
         if name == Path::new(MANIFEST) {
             return Ok(());
         }
-        if self.files.get(name).is_none_or(|file| file.crc32c != format!("{crc32c:08x}")) {
-            return self.not_as_taken(name, "changed: its checksum was another one");
-        }
+        self.judge(name, |file| file.wrong_content(&format!("{crc32c:08x}")))?;
         self.compared.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
