@@ -479,7 +479,12 @@ fn is_killed_and_refused(server: &Server, increments: &[&str]) {
         fs::remove_dir_all(&out).ok();
         restore()
     };
-    for is_time in [killed::is_marked, killed::has_copied] {
+    // A merged set is void until all its files are in place. From then on its pages are changed.
+    let has_merged = |dir: &Path| {
+        let manifest = fs::read_to_string(dir.join("innokit.manifest.json")).unwrap_or_default();
+        manifest.contains("\"complete\"")
+    };
+    for is_time in [killed::is_marked, has_merged] {
         killed::killed_in_some_try(&fresh, &|| is_time(&out), &|| killed::is_marked(&out));
         killed::is_refused_as_unfinished(server.folder.path(), "out");
         killed::names_the_leftover(&ended(&mut restore()));

@@ -13,7 +13,6 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use flow::durable::sync_file_system_of;
 use format::keyring::KeyStore;
 
 use super::delta_file::delta_of;
@@ -86,7 +85,7 @@ impl Chain {
     }
 
     /// Merges the files into the directory `to`, which is empty or does not exist. Each file that is read is compared with its set's manifest.
-    /// Returns their number. The result is marked as an unfinished copy.
+    /// Returns their number. The result is marked as an unfinished copy, and is not durable.
     pub fn merge(&self, to: &Path, keys: &KeyStore) -> Result<u64> {
         let Some(last) = self.sets.last() else { return Ok(0) };
         let taken = self.sets.iter().map(|set| {
@@ -167,10 +166,7 @@ fn others(last: &Set, taken: &Taken, to: &Path) -> Result<()> {
         let sum = copy_file(&last.dir.join(name), &to.join(name), true, &AtomicBool::new(false)).map_err(as_job)?;
         sum.map_or(Ok(()), |sum| taken.compare(name, sum)).map_err(as_job)
     };
-    files.iter().try_for_each(copy)?;
-    sync_file_system_of(to).map_err(failed(to, "making the files durable"))?;
-    log.iter().try_for_each(copy)?;
-    sync_file_system_of(to).map_err(failed(to, "making the files durable"))
+    files.iter().chain(&log).try_for_each(copy)
 }
 
 /// Fails if a set cannot be part of a chain, whatever the others are.

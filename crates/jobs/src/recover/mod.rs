@@ -108,9 +108,7 @@ pub(crate) use self::taken::Taken;
 pub use self::timed::{Clocked, on_clock};
 pub use self::tuning::Tuning;
 use self::tuning::engine;
-pub(crate) use self::unfinished::{
-    discard, mark as mark_unfinished, occupied, refuse as refuse_unfinished, unmark as mark_finished,
-};
+pub(crate) use self::unfinished::{discard, mark as mark_unfinished, occupied, refuse as refuse_unfinished};
 pub use self::waiting::Waiting;
 use self::wanted::Wanted;
 use crate::binlog_at::binlog_at;
@@ -272,16 +270,24 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
     let at_once = budget.at_once(options.round);
     let read = || Wanted::read_beside(&log, budget.plan, at_once, options.until, prefetcher.as_ref());
     let wanted = taken.as_ref().map_or_else(read, |taken| taken.compare_beside(read))?;
-    unfinished::mark_or_refuse(datadir, options.redo.is_some())?;
+    unfinished::mark_or_refuse(datadir, options.redo.is_some() || options.is_fresh)?;
     let replayed = shadow::finish_interrupted(datadir, shadow_tag(datadir, &wanted, options, keys)?)?;
     let plan = planning::plan(datadir, wanted, keys)?;
+    // Files outside are not part of a copy.
+    let is_copy = options.is_fresh && plan.outside.is_empty();
     // From here on, files change, and those of a backup no longer match its manifest.
-    manifest::mark_recovering(datadir)?;
+    if !is_copy {
+        manifest::mark_recovering(datadir)?;
+    }
     let prefetched = prefetcher.map(Prefetcher::stop).unwrap_or_default();
+    let writing = if is_copy { Writing::Copy } else { Writing::InPlace(prefetched) };
     let run = Run { datadir, log: &log, options, keys, budget };
-    let (recovered, ending) = run.change(plan, Writing::InPlace(prefetched))?;
+    let (recovered, ending) = run.change(plan, writing)?;
     if let Some(ending) = ending {
         ending.write(&log, Lsn(recovered.end_lsn))?;
+    }
+    if options.is_fresh {
+        place::sync(datadir)?;
     }
     mark_closed(datadir)?;
     let files_compared = taken.map_or(0, |taken| taken.compared());
@@ -291,7 +297,7 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
 /// Divides the memory, and begins to read pages early if they are certain to be the same later: if nothing else writes to files before.
 fn begin(datadir: &Path, log: &RedoLog, options: &RecoverOptions) -> (Budget, Option<Prefetcher>) {
     let (budget, tuning) = (Budget::of(options.memory), &options.tuning);
-    let is_plain = log.backup.is_none() && options.redo.is_none() && options.until.is_none();
+    let is_plain = log.backup.is_none() && options.redo.is_none() && options.until.is_none() && !options.is_fresh;
     if !tuning.prefetch || !is_plain || datadir.join(SHADOW_NAME).exists() {
         return (budget, None);
     }

@@ -18,6 +18,10 @@ pub struct RecoverOptions {
     pub compare: bool,
     /// Incremental backups to put into the full one, in the order in which they were taken.
     pub increments: Vec<PathBuf>,
+    /// The datadir itself is a copy that the caller has just made, and that nobody uses before it is finished: it is marked as unfinished
+    /// until it is recovered, and made again if that is interrupted.
+    #[doc(hidden)]
+    pub is_fresh: bool,
     /// Do everything except write.
     pub dry_run: bool,
     /// End with the last mini-transaction that ends at or before this LSN, as if the server had died there. Refused if the files already
@@ -51,6 +55,7 @@ impl Default for RecoverOptions {
             to: None,
             compare: false,
             increments,
+            is_fresh: false,
             dry_run: false,
             until: None,
             redo: None,

@@ -26,8 +26,8 @@ use crate::backup::{BackupError, Chain, unchanged};
 use crate::binlog_at::binlog_at;
 use crate::manifest::{self, BackupState, Manifest};
 use crate::recover::{
-    RecoverError, RecoverOptions, Recovered, discard, is_free, mark_finished, occupied, prove_archive, recover,
-    recover_own, refuse_unfinished, walk_datadir,
+    RecoverError, RecoverOptions, Recovered, discard, is_free, occupied, prove_archive, recover, recover_own,
+    refuse_unfinished, walk_datadir,
 };
 use crate::server::BinlogPosition;
 use crate::source::crc32c::FileSums;
@@ -138,10 +138,6 @@ fn merged(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
     let sets: Vec<&Path> = std::iter::once(backup).chain(increments.iter().map(PathBuf::as_path)).collect();
     let merged = chain.merge(to, &keys).map_err(RestoreError::from);
     let files_verified = merged.map_err(|error| reason(error, &sets, &options.recover.keys))?;
-    // The log of the merged set is complete, but an archive makes its pages newer than that.
-    if options.recover.redo.is_none() {
-        mark_finished(to)?;
-    }
     let restored = recovered_as_it_is(to, options)?;
     let recovered = Recovered { increments: chain.increments(), ..restored.recovered };
     Ok(Restored { files_verified, recovered, ..restored })
@@ -205,7 +201,8 @@ fn copied(set: &Path, options: &RestoreOptions) -> Result<Restored> {
 /// Recovers the backup that was unpacked into the target, if the files, which were written with these checksums, are those of its manifest.
 fn recovered_unpacked(sums: &FileSums, options: &RestoreOptions) -> Result<Restored> {
     let taken = unchanged(&options.to, sums, &options.recover.keys.read()?)?;
-    let recovered = recover(&options.to, &RecoverOptions { to: None, dry_run: false, ..options.recover.clone() })?;
+    let how = RecoverOptions { to: None, is_fresh: true, dry_run: false, ..options.recover.clone() };
+    let recovered = recover(&options.to, &how)?;
     let (manifest, files_verified) = taken.unzip();
     Ok(restored(manifest, files_verified.unwrap_or(0), recovered, options))
 }
@@ -237,7 +234,8 @@ fn reason(error: RestoreError, sets: &[&Path], keys: &KeyFiles) -> RestoreError 
 /// Recovers the merged set in the datadir.
 fn recovered_as_it_is(datadir: &Path, options: &RestoreOptions) -> Result<Restored> {
     let (manifest, _) = Manifest::read(datadir)?;
-    let how = RecoverOptions { to: None, dry_run: false, increments: Vec::new(), ..options.recover.clone() };
+    let increments = Vec::new();
+    let how = RecoverOptions { to: None, is_fresh: true, dry_run: false, increments, ..options.recover.clone() };
     let recovered = recover_own(datadir, &how)?;
     Ok(restored(Some(manifest), 0, recovered, options))
 }
