@@ -1,5 +1,5 @@
 # What a contributor runs. Each target installs what it needs (Debian, as root; other systems: see README.md).
-.PHONY: demo test test-ecosystem wheel test-wheel test-arm soak fuzz lint bench servers readers cloud fixtures datadirs dist test-dist
+.PHONY: demo test test-ecosystem fetch wheel test-wheel test-arm soak fuzz lint bench servers readers cloud fixtures datadirs dist test-dist
 
 CARGO ?= cargo
 DATADIRS ?= target/datadirs
@@ -15,6 +15,9 @@ test: servers readers datadirs ## every test; those that read what real servers 
 test-ecosystem: servers cloud datadirs ## buckets on an S3 server; the Python package with pyarrow, Polars, DuckDB, pandas, Spark, Ray and Daft
 	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) RUST_TEST_THREADS=$(THREADS) $(CARGO) test --workspace --features innokit/parquet,innokit/sql,innokit/cloud --test cloud
 	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) scripts/test-ecosystem.sh
+
+fetch: servers readers cloud ## what `make test` and `make test-ecosystem` take from the network
+	scripts/test-ecosystem.sh --fetch
 
 wheel: ## the Python package of the last commit, into target/wheels; the same commit gives the same bytes: make wheel ARCHITECTURES="x86_64 aarch64"
 	scripts/wheel.sh $(ARCHITECTURES)

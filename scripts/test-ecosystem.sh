@@ -2,6 +2,7 @@
 # Tests the Python package with the libraries that its users have, and against real servers.
 #
 #   test-ecosystem.sh [pytest options]
+#   test-ecosystem.sh --fetch             only fetch what the tests need
 #
 # Virtual environments are kept in ${INNOKIT_SERVERS:-~/.cache/innokit}/ecosystem: `build` has maturin, `full` has pyarrow, Polars, DuckDB,
 # pandas 3 and pytest, `bare` has Polars, DuckDB and pytest but no pyarrow and no pandas, `cluster` has Spark, Ray and Daft with pandas 2.
@@ -52,6 +53,8 @@ for name in oldest newest; do
     printf '%s\n' "$which" >"$home/$name/.version"
     versions+=("$name")
 done
+
+if [ "${1:-}" = --fetch ]; then exit 0; fi
 
 say "building the wheel"
 wheels="$CARGO_TARGET_DIR/wheels-test"
