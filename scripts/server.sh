@@ -60,14 +60,17 @@ program() {
 
 # Sets datadir, control and socket for the datadir $1.
 locate() {
-    local parent
-    [ -n "${1:-}" ] || usage
-    mkdir -p "$(dirname "$1")"
-    parent="$(cd "$(dirname "$1")" && pwd -P)"
-    datadir="$parent/$(basename "$1")"
-    control="$parent/.$(basename "$1").server"
+    local path="${1:-}" parent=. sum
+    [ -n "$path" ] || usage
+    path="${path%/}"
+    [[ $path != */* ]] || parent="${path%/*}/"
+    [ -d "$parent" ] || mkdir -p "$parent"
+    parent="$(cd "$parent" && pwd -P)"
+    datadir="$parent/${path##*/}"
+    control="$parent/.${path##*/}.server"
     # A socket's path is limited to about a hundred bytes, whatever the datadir's is.
-    socket="/tmp/innokit-$(id -u)-$(printf '%s' "$datadir" | cksum | cut -d' ' -f1).sock"
+    read -r sum _ < <(printf '%s' "$datadir" | cksum)
+    socket="/tmp/innokit-$EUID-$sum.sock"
 }
 
 # Options of both servers: small, quiet, fast. A crash of the machine may lose data, a crash of the server must not. Each has a
@@ -79,7 +82,7 @@ common_options() {
         --innodb-buffer-pool-dump-at-shutdown=OFF --innodb-buffer-pool-load-at-startup=OFF --performance-schema=OFF \
         --innodb-fast-shutdown=1 --max-allowed-packet=64M --secure-file-priv=
     # Servers refuse to run as root unless told so. Tests read the data as root, and it is of no value to anyone else.
-    [ "$(id -u)" -ne 0 ] || printf '%s\n' --user=root
+    [ "$EUID" -ne 0 ] || printf '%s\n' --user=root
     if is_mysql; then
         local log_size=--innodb-redo-log-capacity=16M
         [ "$kind" = mysql ] || log_size=--innodb-log-file-size=8M # two files
@@ -104,20 +107,25 @@ server_options() {
 
 # Prints the pid of the server on this datadir, if any. A pid that now belongs to another program is not ours.
 running_pid() {
-    local pid
-    pid="$(cat "$control/pid" 2>/dev/null || true)"
+    local pid='' word words=()
+    read -r pid 2>/dev/null <"$control/pid" || true
     [ -n "$pid" ] && [ -r "/proc/$pid/cmdline" ] || return 0
-    if tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF -- "--datadir=$datadir"; then
-        printf '%s' "$pid"
-    fi
+    mapfile -d '' words 2>/dev/null <"/proc/$pid/cmdline" || true
+    for word in "${words[@]}"; do
+        if [ "$word" = "--datadir=$datadir" ]; then printf '%s' "$pid"; fi
+    done
 }
 
 # Whether the process $1 still has its files, and with them its locks: when it dies, its command line goes first, and its first thread
 # may be a zombie before the others are.
 has_files() {
-    local task state
+    local task line state
+    # No other program is run for this: a server has dozens of threads, and is asked ten times a second.
     for task in "/proc/$1/task"/*/stat; do
-        state="$(sed 's/.*) //; s/ .*//' "$task" 2>/dev/null || true)"
+        line=
+        read -r line 2>/dev/null <"$task" || true
+        line="${line##*) }"
+        state="${line%% *}"
         if [ -n "$state" ] && [ "$state" != Z ] && [ "$state" != X ]; then return 0; fi
     done
     return 1
@@ -195,7 +203,7 @@ do_start() {
         --pid-file="$control/server.pid" >"$control/log" 2>&1 </dev/null 9>&- &
     pid=$!
     printf '%s\n' "$pid" >"$control/pid"
-    until client -e 'DO 1' >/dev/null 2>&1; do
+    until [ -S "$socket" ] && client -e 'DO 1' >/dev/null 2>&1; do
         kill -0 "$pid" 2>/dev/null || fail "$kind did not start on $datadir"
         tenths=$((tenths - 1))
         [ "$tenths" -gt 0 ] || fail "$kind on $datadir did not answer within $wait_start_s s"
