@@ -33,6 +33,19 @@ pub enum BackupState {
     Recovered,
 }
 
+impl BackupState {
+    /// Why no increment can be merged into a backup in this state. `None` if one can be.
+    pub(crate) const fn no_base(self) -> Option<&'static str> {
+        match self {
+            Self::Complete => None,
+            Self::Void => Some("it is void, because it was never completed"),
+            Self::Prepared => Some("it was recovered when it was taken (--prepare)"),
+            Self::Recovering => Some("innokit was interrupted while it made a datadir of it"),
+            Self::Recovered => Some("innokit recover has made a datadir of it"),
+        }
+    }
+}
+
 /// How long the backup blocked other connections, in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupLocks {

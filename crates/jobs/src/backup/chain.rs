@@ -172,24 +172,18 @@ fn others(last: &Set, taken: &Taken, to: &Path) -> Result<()> {
 /// Fails if a set cannot be part of a chain, whatever the others are.
 fn fit(set: &Set, is_first: bool) -> Result<()> {
     let (path, manifest) = (set.dir.display(), &set.manifest);
-    match (&manifest.base, manifest.state) {
-        (_, BackupState::Void) => {
-            let why = manifest.why.as_deref().unwrap_or("it was interrupted");
-            refused(format!("{path}: this backup is void, because it was never completed: {why}"))
-        }
-        (_, BackupState::Prepared) => refused(format!(
-            "{path}: no increment can be merged into this backup: it was recovered when it was taken (--prepare)"
-        )),
-        (_, BackupState::Recovering) => refused(format!(
-            "{path}: no increment can be merged into this backup: innokit was interrupted while it made a datadir of it"
-        )),
-        (_, BackupState::Recovered) => refused(format!(
-            "{path}: no increment can be merged into this backup: innokit recover has made a datadir of it"
-        )),
-        (Some(_), _) if is_first => {
+    if manifest.state == BackupState::Void {
+        let why = manifest.why.as_deref().unwrap_or("it was interrupted");
+        return refused(format!("{path}: this backup is void, because it was never completed: {why}"));
+    }
+    if let Some(why) = manifest.state.no_base() {
+        return refused(format!("{path}: no increment can be merged into this backup: {why}"));
+    }
+    match &manifest.base {
+        Some(_) if is_first => {
             refused(format!("{path}: an incremental backup: name the full one first, and this one with --increment"))
         }
-        (None, _) if !is_first => refused(format!("{path}: a full backup: name it first, then its increments")),
+        None if !is_first => refused(format!("{path}: a full backup: name it first, then its increments")),
         _ => Ok(()),
     }
 }

@@ -25,7 +25,7 @@ use format::{Lsn, PageId, PageNo};
 
 use super::delta_file::DeltaWriter;
 use super::error::{BackupError, Result, failed, refused};
-use crate::manifest::{BackupBase, BackupDelta, BackupState, BackupTablespace, Manifest};
+use crate::manifest::{BackupBase, BackupDelta, BackupTablespace, Manifest};
 use crate::server::{ServerFacts, ServerKind};
 use crate::source::crc32c::Crc32c;
 use crate::source::read_up_to;
@@ -53,14 +53,7 @@ impl Since {
         if !is_sound {
             return refused(format!("{path}: its manifest was changed since it was written: take a full backup"));
         }
-        let why = match base.state {
-            BackupState::Complete => None,
-            BackupState::Void => Some("it is void, because it was never completed"),
-            BackupState::Prepared => Some("it was recovered when it was taken (--prepare)"),
-            BackupState::Recovering => Some("innokit was interrupted while it made a datadir of it"),
-            BackupState::Recovered => Some("innokit recover has made a datadir of it"),
-        };
-        if let Some(why) = why {
+        if let Some(why) = base.state.no_base() {
             return refused(format!("{path}: no increment can be merged into this backup: {why}"));
         }
         if base.id.is_empty() || base.tablespaces.is_empty() {
