@@ -7,7 +7,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Dir, all_datadirs, check, check_json, repository, total};
+use common::{Dir, all_datadirs, check, check_json, is_torn_end, repository, total};
 use serde_json::Value;
 
 /// All datadirs whose name starts with `family`.
@@ -131,7 +131,7 @@ fn nothing_of_a_crashed_server_is_called_damaged() {
         assert_eq!(total(&document, "damage"), 0, "{:#}", document["findings"]);
         assert_ne!(status, 1);
         let undecided = document["findings"].as_array().expect("findings").iter();
-        for finding in undecided.filter(|finding| finding["severity"] == "undecided") {
+        for finding in undecided.filter(|finding| finding["severity"] == "undecided" && !is_torn_end(finding)) {
             let message = finding["message"].as_str().expect("a message");
             assert!(message.contains("the redo log still has work to do"), "{message}");
         }

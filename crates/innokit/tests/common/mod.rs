@@ -89,6 +89,11 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// Whether the finding is that the log ends in a torn write. A kill in the middle of a write to the log leaves that.
+pub fn is_torn_end(finding: &Value) -> bool {
+    finding["reason"] == "torn_log_end"
+}
+
 /// The folder of datadirs written by real servers, including encrypted and page-compressed ones. `make test` sets its path.
 pub fn all_datadirs() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
