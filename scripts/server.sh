@@ -163,6 +163,33 @@ mariadb_system_tables() {
         "$share/maria_add_gis_sp_bootstrap.sql"
 }
 
+# MySQL takes seconds to make a datadir, so it makes one for each set of options, and the others are copies. Only their UUIDs must differ:
+# the server makes a new one when it starts without.
+make_mysql() {
+    local kept='' sum
+    # With paths among them they are one caller's: nobody would ask for the same datadir again.
+    if [[ $* != */* ]]; then
+        sum="${options[*]}"
+        sum="${sum//"$datadir"/}"
+        read -r sum _ < <(printf '%s' "${sum//"$control"/}" "$(<"$tree/.stamp")" | cksum)
+        kept="$root/.datadirs/$kind-$sum"
+    fi
+    if [ -n "$kept" ] && [ -d "$kept" ]; then
+        cp -a --sparse=always "$kept/." "$datadir"
+        return
+    fi
+    # Nothing reads the datadir before this server has exited, so it need not sync.
+    "${via[@]}" "$(program mysqld)" "${options[@]}" --innodb-flush-method=nosync --initialize-insecure \
+        >"$control/log" 2>&1 </dev/null ||
+        fail "MySQL could not make $datadir"
+    [ -n "$kept" ] || return 0
+    # Others may be doing the same. The first to be done is in time for the next.
+    mkdir -p "$root/.datadirs"
+    cp -a --sparse=always "$datadir" "$kept.$$"
+    rm -f "$kept.$$/auto.cnf"
+    mv -T "$kept.$$" "$kept" 2>/dev/null || rm -rf "$kept.$$"
+}
+
 do_init() {
     locate "${1:-}"
     shift
@@ -171,10 +198,7 @@ do_init() {
     rm -f "$control/options" "$control/pid"
     server_options "$@"
     if is_mysql; then
-        # Nothing reads the datadir before this server has exited, so it need not sync.
-        "${via[@]}" "$(program mysqld)" "${options[@]}" --innodb-flush-method=nosync --initialize-insecure \
-            >"$control/log" 2>&1 </dev/null ||
-            fail "MySQL could not make $datadir"
+        make_mysql "$@"
     else
         mariadb_system_tables | "${via[@]}" "$(program mariadbd)" "${options[@]}" --bootstrap --silent-startup \
             --log-warnings=0 --enforce-storage-engine= --net-buffer-length=16K >"$control/log" 2>&1 ||

@@ -153,8 +153,7 @@ impl Servers {
         let folder = self.folder.path().join("run");
         drop(std::fs::remove_dir_all(&folder));
         std::fs::create_dir_all(&folder).expect("a folder");
-        let copied = Command::new("cp").arg("-a").args([base, folder.as_path()]).status().expect("cp runs");
-        assert!(copied.success());
+        common::copy(base, &folder);
         for (table, edit) in edits {
             edit.apply(&folder.join(format!("data/shop/t{table}.ibd")));
         }

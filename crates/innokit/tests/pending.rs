@@ -6,7 +6,6 @@ mod broken_table;
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use broken_table::{Ibd, seal};
 use common::{CRASHED, Dir, Run, all_datadirs, fixture, innokit};
@@ -90,8 +89,7 @@ fn a_tablespace_without_any_tree_is_not_all_well() {
 fn copied(name: &str) -> (TempDir, PathBuf) {
     let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let data = dir.path().join("data");
-    let done = Command::new("cp").arg("-a").arg(all_datadirs().join(name)).arg(&data).status().expect("cp runs");
-    assert!(done.success(), "{name} is copied");
+    common::copy(&all_datadirs().join(name), &data);
     (dir, data)
 }
 

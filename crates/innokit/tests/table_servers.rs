@@ -21,8 +21,7 @@ struct Server {
 impl Server {
     fn on_copy_of(kind: &'static str, name: &str) -> Self {
         let dir = Dir::new();
-        let copied = Command::new("cp").arg("-r").arg(all_datadirs().join(name)).arg(dir.path().join("data")).status();
-        assert!(copied.expect("cp runs").success());
+        common::copy(&all_datadirs().join(name), &dir.path().join("data"));
         let server = Self { kind, dir };
         // The options that the datadir was made with.
         let options: &[&str] = if kind == "mariadb" { &["--innodb-undo-tablespaces=3"] } else { &[] };

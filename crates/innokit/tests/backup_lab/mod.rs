@@ -18,7 +18,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use self::session::Session;
-use crate::common::{Run, innokit, repository};
+use crate::common::{Run, copy, innokit, repository};
 
 pub const COLUMNS: &str = "id BIGINT AUTO_INCREMENT PRIMARY KEY, a INT, b VARCHAR(100), c TEXT, KEY (a), KEY (b)";
 /// MySQL lacks MariaDB's sequence tables.
@@ -110,8 +110,7 @@ impl Server {
     }
 
     pub fn copy(&self, from: &str, to: &str) {
-        let copied = Command::new("cp").arg("-a").args([self.of(from), self.of(to)]).status().expect("cp runs");
-        assert!(copied.success(), "{from} to {to}");
+        copy(&self.of(from), &self.of(to));
     }
 
     /// Starts a server on the folder `name`, asserts that it finds all tables sound, and returns their row counts and checksums. The server
