@@ -324,7 +324,7 @@ make() {
     fi
     trap - EXIT
     # Three quarters of them are zeros that servers write ahead of use. Tests read them again and again, and memory holds only so much.
-    find "$datadir" -type f -size +64k -exec fallocate --dig-holes {} +
+    find "$datadir" -type f -size +64k -exec fallocate --dig-holes {} \;
     printf '%s\n' "$stamp" >"$control/stamp"
     printf 'make-datadirs: %s made, %s\n' "$name" "$(du -sh "$datadir" | cut -f1)"
 }
