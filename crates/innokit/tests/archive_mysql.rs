@@ -139,10 +139,7 @@ fn moments_of_mysql_are_restored_from_a_backup_and_the_archive() {
     );
     assert!(!verified.text.contains("GAP") && segments(&server).len() > 2, "{}", verified.text);
     server.script("stop", &[], "");
-    // Archive what the server wrote during its shutdown, from the files alone.
-    assert_eq!(server.run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"]).status, 0);
-    let compared = assert_same_blocks(&server);
-    assert!(compared > 100, "{compared} blocks");
+    assert_ends_as_the_log_does(&server);
     for (number, moment) in moments.iter().enumerate() {
         restored(&server, moment, number == 1 || number == 5);
     }
@@ -242,7 +239,7 @@ fn what_mysql_does_not_leave_in_its_log_is_a_gap_or_refused_and_never_wrong() {
     let verified = server.run(&["redo", "verify", "--json", "redo"]);
     let ranges = verified.json()["ranges"].as_array().expect("ranges").len();
     assert_eq!((verified.status, ranges), (1, 2), "{}", verified.text);
-    assert!(assert_same_blocks(&server) > 100);
+    assert_same_blocks(&server);
 
     // An archiver started while redo is disabled leaves a note for the next one.
     server.script("sql", &["shop"], "ALTER INSTANCE DISABLE INNODB REDO_LOG; UPDATE b SET a = a + 1;");
@@ -261,6 +258,15 @@ fn what_mysql_does_not_leave_in_its_log_is_a_gap_or_refused_and_never_wrong() {
     let words = ["redo", "archive", "--once", "--user", "nobody", "--socket", &socket, "--to", "redo", "data"];
     let unknown = server.run(&words);
     assert!(unknown.status == 0 && unknown.errors.contains("may not run SHOW BINARY LOG STATUS"), "{}", unknown.errors);
+    server.script("stop", &[], "");
+    assert_ends_as_the_log_does(&server);
+}
+
+/// Archives what the server wrote during its shutdown, from the files alone, and compares the archive with them. How many of the archived
+/// blocks a server still has is up to the server, except for the last one.
+fn assert_ends_as_the_log_does(server: &Server) {
+    assert_eq!(server.run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"]).status, 0);
+    assert!(assert_same_blocks(server) > 0);
 }
 
 #[test]
