@@ -171,8 +171,8 @@ make_mysql() {
     if [[ $* != */* ]]; then
         sum="${options[*]}"
         sum="${sum//"$datadir"/}"
-        read -r sum _ < <(printf '%s' "${sum//"$control"/}" "$(<"$tree/.stamp")" | cksum)
-        kept="$root/.datadirs/$kind-$sum"
+        read -r sum _ < <(printf '%s' "${sum//"$control"/}" | cksum)
+        kept="$tree/.datadirs/$sum" # a new version of the server replaces the tree
     fi
     if [ -n "$kept" ] && [ -d "$kept" ]; then
         cp -a --sparse=always "$kept/." "$datadir"
@@ -184,7 +184,7 @@ make_mysql() {
         fail "MySQL could not make $datadir"
     [ -n "$kept" ] || return 0
     # Others may be doing the same. The first to be done is in time for the next.
-    mkdir -p "$root/.datadirs"
+    mkdir -p "$tree/.datadirs"
     cp -a --sparse=always "$datadir" "$kept.$$"
     rm -f "$kept.$$/auto.cnf"
     mv -T "$kept.$$" "$kept" 2>/dev/null || rm -rf "$kept.$$"
