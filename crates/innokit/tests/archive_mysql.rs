@@ -139,7 +139,7 @@ fn moments_of_mysql_are_restored_from_a_backup_and_the_archive() {
     );
     assert!(!verified.text.contains("GAP") && segments(&server).len() > 2, "{}", verified.text);
     server.script("stop", &[], "");
-    assert_ends_as_the_log_does(&server);
+    assert_same_as_a_stopped_log(&server);
     for (number, moment) in moments.iter().enumerate() {
         restored(&server, moment, number == 1 || number == 5);
     }
@@ -259,12 +259,12 @@ fn what_mysql_does_not_leave_in_its_log_is_a_gap_or_refused_and_never_wrong() {
     let unknown = server.run(&words);
     assert!(unknown.status == 0 && unknown.errors.contains("may not run SHOW BINARY LOG STATUS"), "{}", unknown.errors);
     server.script("stop", &[], "");
-    assert_ends_as_the_log_does(&server);
+    assert_same_as_a_stopped_log(&server);
 }
 
 /// Archives what the server wrote during its shutdown, from the files alone, and compares the archive with them. How many of the archived
-/// blocks a server still has is up to the server, except for the last one.
-fn assert_ends_as_the_log_does(server: &Server) {
+/// blocks a server still has is up to the server, but the last one is there.
+fn assert_same_as_a_stopped_log(server: &Server) {
     assert_eq!(server.run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"]).status, 0);
     assert!(assert_same_blocks(server) > 0);
 }
