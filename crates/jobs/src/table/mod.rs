@@ -4,6 +4,7 @@
 //! Workers without a tree help with the leaves of the large ones ([`crate::tree::walk::crew`]). Memory: the windows (below 100 MiB), a few
 //! parents per tree, and the maps of the tablespaces.
 
+mod datadir;
 pub(crate) mod definitions;
 pub(crate) mod known;
 pub mod lone;
@@ -12,6 +13,7 @@ pub mod one;
 mod options;
 mod report;
 mod settle;
+mod settling;
 mod walked;
 
 use std::path::PathBuf;

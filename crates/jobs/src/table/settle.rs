@@ -1,30 +1,29 @@
 //! From trees to tables: compares rows with entries, names the findings, and asks whether the redo log may still repair any of it.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet};
 
 use format::keyring::KeyStore;
 use format::page::fil::PageType;
 use format::page::index::IndexPage;
 use format::schema::IndexKind;
-use format::{Family, Lsn, PageNo};
+use format::{Family, PageNo};
 
 use super::KnownTree;
 use super::definitions::{Definitions, Named};
 use super::known::Known;
 use super::options::TableOptions;
 use super::report::{Effort, IndexReport, TableFile, TableFinding, TableReport, TableTotals, TreeKind};
+use super::settling::{Settling, TreeLabel, UNDECIDED, in_words, newest_of};
 use super::walked::{Subject, Walked};
 use crate::check::examined::LogEnd;
 use crate::check::log_ends::LogEnds;
 use crate::finding_code::FindingCode;
-use crate::report::document::{Pending, Severity, SkippedFile};
-use crate::report::file_kind::FileKind;
+use crate::report::document::{Severity, SkippedFile};
 use crate::report::hurt::{Action, Hurt};
 use crate::report::shown;
 use crate::report::watcher::{Found, Watcher};
-use crate::source::catalog::{Catalog, CatalogFinding, Held};
+use crate::source::catalog::Catalog;
 use crate::source::datadir::{Inventory, Passed};
 use crate::source::is_unwritten;
 use crate::source::keys::NO_KEY;
@@ -34,10 +33,6 @@ use crate::tree::transactions::OpenTransactions;
 use crate::tree::walk::Depth;
 use crate::tree::{Opener, Root, Rule, TreeFinding, TreeReport};
 use crate::verdict::{self, HurtTree, Mark};
-
-/// Finding codes that mean nothing could be decided.
-const UNDECIDED: [FindingCode; 4] =
-    [FindingCode::ENCRYPTED_NO_KEY, FindingCode::NO_TREE, FindingCode::RECOVERY_PENDING, FindingCode::NOTHING_VERIFIED];
 
 /// A tree with its name and the result of its walk.
 struct Tree<'t> {
@@ -93,25 +88,6 @@ impl Tree<'_> {
     }
 }
 
-struct Settling<'s> {
-    report: TableReport,
-    redo: RedoLogs,
-    options: &'s TableOptions,
-    path: String,
-    recovery: Option<String>,
-    /// The directories that may be the tablespace's datadir.
-    datadirs: Vec<PathBuf>,
-    /// The ends of logs that have work to do.
-    ends: LogEnds<'s>,
-    open: OpenTransactions<'s>,
-    /// Files that no table uses, and whose content no server minds.
-    orphans: HashSet<PathBuf>,
-}
-
-/// Rules that a transaction still to be rolled back may break.
-const OF_ROWS: [Rule; 5] =
-    [Rule::RowCount, Rule::EntryWithoutRow, Rule::RowWithoutEntry, Rule::EntryDiffers, Rule::EntriesUnmatched];
-
 pub(super) fn settle(
     subjects: &[Subject],
     definitions: &Definitions,
@@ -138,31 +114,9 @@ pub(super) fn settle(
     for (subject, walked) in subjects.iter().zip(walked) {
         settling.subject(subject, walked, definitions);
     }
-    let known =
-        subjects.iter().zip(walked).filter_map(|(subject, walked)| Some((subject.opened.as_ref().ok()?, walked)));
-    let held: Vec<Held> = known.map(|(known, walked)| held(known, walked)).collect();
-    for catalog in catalogs {
-        for found in catalog.findings(&held, &mut settling.redo, false) {
-            settling.of_datadir(found);
-        }
-    }
-    for Passed { path, why } in inventory.failed.iter().chain(&inventory.vanished) {
-        settling.failed(shown(path), why);
-    }
-    settling.pending();
-    settling.nothing(&inventory.asked);
+    settling.datadirs_as_a_whole(subjects, walked, inventory, catalogs);
     settling.report.totals.skipped_files = settling.report.skipped.len() as u64;
     settling.report
-}
-
-fn held(known: &Known, walked: &[Walked]) -> Held {
-    let roots = known.roots.iter().map(|root| (root.page_no, Some(root.index_id))).collect();
-    Held { space: known.space.clone(), roots, newest: newest_of(known, walked) }
-}
-
-/// The highest LSN of the tablespace's pages read so far.
-fn newest_of(known: &Known, walked: &[Walked]) -> Lsn {
-    walked.iter().map(|walked| walked.newest).max().unwrap_or_default().max(known.newest)
 }
 
 fn skipped(passed: &Passed) -> SkippedFile {
@@ -170,49 +124,6 @@ fn skipped(passed: &Passed) -> SkippedFile {
 }
 
 impl Settling<'_> {
-    fn failed(&mut self, path: String, why: &str) {
-        self.report.totals.files += 1;
-        self.report.totals.failed_files += 1;
-        let table = table_of_path(Path::new(&path));
-        let row = verdict::of_file(&path, FileKind::Tablespace, table.clone(), Severity::Undecided, 0);
-        if let Some(tables) = &mut self.report.tables {
-            tables.push(verdict::verdict_of(table.as_deref(), &path, std::slice::from_ref(&row)));
-        }
-        self.report.hurt.push(row);
-        let error = Some(why.to_owned());
-        let (indexes, left_out) = (Vec::new(), Vec::new());
-        let file = TableFile { path, family: None, space_id: None, page_size: None, error, indexes, left_out };
-        self.report.files.push(file);
-    }
-
-    /// Adds a finding about a datadir.
-    fn of_datadir(&mut self, found: CatalogFinding) {
-        let totals = &mut self.report.totals;
-        totals.findings += 1;
-        totals.damage += u64::from(found.severity == Severity::Damage);
-        totals.undecided += u64::from(found.severity == Severity::Undecided);
-        if self.report.findings.len() >= self.options.findings_max {
-            return;
-        }
-        let path = shown(&found.path);
-        self.report.hurt.extend(verdict::of_missing(&path, found.table.clone(), found.severity));
-        self.report.findings.push(TableFinding {
-            path,
-            table: found.table,
-            index: None,
-            index_id: None,
-            page: None,
-            level: None,
-            record: None,
-            rule: found.reason,
-            severity: found.severity,
-            message: found.message,
-            found: None,
-            expected: None,
-            is_loss: false,
-        });
-    }
-
     fn subject(&mut self, subject: &Subject, walked: &[Walked], definitions: &Definitions) {
         self.path = shown(&subject.path);
         let known = match &subject.opened {
@@ -393,86 +304,10 @@ impl Settling<'_> {
         );
     }
 
-    /// How severe a broken rule is here, and why it may not be damage.
-    ///
-    /// If transactions wait to be rolled back, so may a tree as a whole (`may_go`), whatever it contains.
-    fn severity(&mut self, rule: Option<FindingCode>, may_go: bool) -> (Severity, Option<String>) {
-        if rule.is_some_and(|rule| UNDECIDED.contains(&rule)) {
-            return (Severity::Undecided, None);
-        }
-        if let Some(log) = &self.recovery {
-            return (Severity::Undecided, Some(format!("{log}: crash recovery may yet repair it")));
-        }
-        let may_be_open = may_go || OF_ROWS.iter().any(|of_rows| Some(of_rows.code()) == rule);
-        let open = if may_be_open { self.open.waiting_in(&self.datadirs) } else { None };
-        match open {
-            Some(why) => (Severity::Undecided, Some(why.to_owned())),
-            None => (Severity::Damage, None),
-        }
-    }
-
-    /// The severity of the worst of some broken rules.
-    fn worst(&mut self, mut rules: impl Iterator<Item = FindingCode>, may_go: bool) -> Severity {
-        let is_damage = rules.any(|rule| self.severity(Some(rule), may_go).0 == Severity::Damage);
-        if is_damage { Severity::Damage } else { Severity::Undecided }
-    }
-
-    fn count(&mut self, findings: u64, severity: Severity) {
-        let totals = &mut self.report.totals;
-        totals.findings += findings;
-        match severity {
-            Severity::Damage => totals.damage += findings,
-            Severity::Undecided => totals.undecided += findings,
-            Severity::Notice => {}
-        }
-    }
-
-    /// An empty mount point or a wrong path: nothing bad was found because nothing was there.
-    fn nothing(&mut self, asked: &[PathBuf]) {
-        let totals = &self.report.totals;
-        if totals.files + totals.findings > 0 {
-            return;
-        }
-        for path in asked {
-            self.path = shown(path);
-            let message = "nothing could be checked: there is no InnoDB tablespace here".to_owned();
-            self.finding(&TreeFinding::told(FindingCode::NOTHING_VERIFIED, message), TreeLabel::default());
-        }
-    }
-
     /// A file named like a table's that has no tree.
     fn no_tree(&mut self) {
         let message = "the tablespace has no index: it does not hold the table that its name promises".to_owned();
         self.finding(&TreeFinding::told(FindingCode::NO_TREE, message), TreeLabel::default());
-    }
-
-    /// The datadirs that still need crash recovery, which will change the row counts.
-    fn pending(&mut self) {
-        self.report.pending = self.redo.pending();
-        if self.options.depth == Depth::Check {
-            return;
-        }
-        for Pending { path, why } in self.report.pending.clone() {
-            self.path = path;
-            let message = format!("recovery is pending, and may change the counts: {why}");
-            self.finding(&TreeFinding::told(FindingCode::RECOVERY_PENDING, message), TreeLabel::default());
-        }
-    }
-
-    fn finding(&mut self, finding: &TreeFinding, label: TreeLabel<'_>) {
-        let weight = self.severity(Some(finding.rule), label.may_go);
-        self.weighed(finding, label, weight);
-    }
-
-    fn weighed(&mut self, finding: &TreeFinding, label: TreeLabel<'_>, (severity, why): (Severity, Option<String>)) {
-        self.count(1, severity);
-        if self.report.findings.len() >= self.options.findings_max {
-            return;
-        }
-        let why = why.map(|why| format!(" ({why})"));
-        let told = in_words(finding, &self.path, label);
-        let message = format!("{}{}", told.message, why.unwrap_or_default());
-        self.report.findings.push(TableFinding { severity, message, ..told });
     }
 
     /// Every row has one entry in each index, with exceptions that follow from the definition. Returns what could not be compared.
@@ -535,35 +370,6 @@ impl Settling<'_> {
             indexes,
             left_out,
         });
-    }
-}
-
-/// The tree that a finding is about, if any.
-#[derive(Debug, Clone, Copy, Default)]
-struct TreeLabel<'n> {
-    table: Option<&'n str>,
-    index: Option<&'n str>,
-    index_id: Option<u64>,
-    /// See [`Tree::may_go`].
-    may_go: bool,
-}
-
-/// The finding as damage; whether recovery may still repair it is decided elsewhere.
-fn in_words(finding: &TreeFinding, path: &str, label: TreeLabel<'_>) -> TableFinding {
-    TableFinding {
-        path: path.to_owned(),
-        table: label.table.map(str::to_owned),
-        index: label.index.map(str::to_owned),
-        index_id: label.index_id,
-        page: finding.page_no,
-        level: finding.level,
-        record: finding.record,
-        rule: finding.rule,
-        severity: Severity::Damage,
-        message: finding.message.clone(),
-        found: finding.found,
-        expected: finding.expected,
-        is_loss: finding.is_loss(),
     }
 }
 

@@ -1,0 +1,132 @@
+//! The report on tables while it is made: how severe a finding is, and its row in the report.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use format::Lsn;
+
+use super::known::Known;
+use super::options::TableOptions;
+use super::report::{TableFinding, TableReport};
+use super::walked::Walked;
+use crate::check::log_ends::LogEnds;
+use crate::finding_code::FindingCode;
+use crate::report::document::Severity;
+use crate::source::redo_log::RedoLogs;
+use crate::tree::transactions::OpenTransactions;
+use crate::tree::{Rule, TreeFinding};
+
+/// Finding codes that mean nothing could be decided.
+pub(super) const UNDECIDED: [FindingCode; 4] =
+    [FindingCode::ENCRYPTED_NO_KEY, FindingCode::NO_TREE, FindingCode::RECOVERY_PENDING, FindingCode::NOTHING_VERIFIED];
+
+/// Rules that a transaction still to be rolled back may break.
+const OF_ROWS: [Rule; 5] =
+    [Rule::RowCount, Rule::EntryWithoutRow, Rule::RowWithoutEntry, Rule::EntryDiffers, Rule::EntriesUnmatched];
+
+/// The report so far, and what it takes to weigh a finding.
+pub(super) struct Settling<'s> {
+    pub report: TableReport,
+    pub redo: RedoLogs,
+    pub options: &'s TableOptions,
+    pub path: String,
+    pub recovery: Option<String>,
+    /// The directories that may be the tablespace's datadir.
+    pub datadirs: Vec<PathBuf>,
+    /// The ends of logs that have work to do.
+    pub ends: LogEnds<'s>,
+    pub open: OpenTransactions<'s>,
+    /// Files that no table uses, and whose content no server minds.
+    pub orphans: HashSet<PathBuf>,
+}
+
+impl Settling<'_> {
+    /// How severe a broken rule is here, and why it may not be damage.
+    ///
+    /// If transactions wait to be rolled back, so may a tree as a whole (`may_go`), whatever it contains.
+    pub fn severity(&mut self, rule: Option<FindingCode>, may_go: bool) -> (Severity, Option<String>) {
+        if rule.is_some_and(|rule| UNDECIDED.contains(&rule)) {
+            return (Severity::Undecided, None);
+        }
+        if let Some(log) = &self.recovery {
+            return (Severity::Undecided, Some(format!("{log}: crash recovery may yet repair it")));
+        }
+        let may_be_open = may_go || OF_ROWS.iter().any(|of_rows| Some(of_rows.code()) == rule);
+        let open = if may_be_open { self.open.waiting_in(&self.datadirs) } else { None };
+        match open {
+            Some(why) => (Severity::Undecided, Some(why.to_owned())),
+            None => (Severity::Damage, None),
+        }
+    }
+
+    /// The severity of the worst of some broken rules.
+    pub fn worst(&mut self, mut rules: impl Iterator<Item = FindingCode>, may_go: bool) -> Severity {
+        let is_damage = rules.any(|rule| self.severity(Some(rule), may_go).0 == Severity::Damage);
+        if is_damage { Severity::Damage } else { Severity::Undecided }
+    }
+
+    pub fn count(&mut self, findings: u64, severity: Severity) {
+        let totals = &mut self.report.totals;
+        totals.findings += findings;
+        match severity {
+            Severity::Damage => totals.damage += findings,
+            Severity::Undecided => totals.undecided += findings,
+            Severity::Notice => {}
+        }
+    }
+
+    pub fn finding(&mut self, finding: &TreeFinding, label: TreeLabel<'_>) {
+        let weight = self.severity(Some(finding.rule), label.may_go);
+        self.weighed(finding, label, weight);
+    }
+
+    pub fn weighed(
+        &mut self,
+        finding: &TreeFinding,
+        label: TreeLabel<'_>,
+        (severity, why): (Severity, Option<String>),
+    ) {
+        self.count(1, severity);
+        if self.report.findings.len() >= self.options.findings_max {
+            return;
+        }
+        let why = why.map(|why| format!(" ({why})"));
+        let told = in_words(finding, &self.path, label);
+        let message = format!("{}{}", told.message, why.unwrap_or_default());
+        self.report.findings.push(TableFinding { severity, message, ..told });
+    }
+}
+
+/// The tree that a finding is about, if any.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct TreeLabel<'n> {
+    pub table: Option<&'n str>,
+    pub index: Option<&'n str>,
+    pub index_id: Option<u64>,
+    /// See [`Tree::may_go`].
+    pub may_go: bool,
+}
+
+/// The finding as damage; whether recovery may still repair it is decided elsewhere.
+pub(super) fn in_words(finding: &TreeFinding, path: &str, label: TreeLabel<'_>) -> TableFinding {
+    TableFinding {
+        path: path.to_owned(),
+        table: label.table.map(str::to_owned),
+        index: label.index.map(str::to_owned),
+        index_id: label.index_id,
+        page: finding.page_no,
+        level: finding.level,
+        record: finding.record,
+        rule: finding.rule,
+        severity: Severity::Damage,
+        message: finding.message.clone(),
+        found: finding.found,
+        expected: finding.expected,
+        is_loss: finding.is_loss(),
+    }
+}
+
+/// The highest LSN of the tablespace's pages read so far.
+pub(super) fn newest_of(known: &Known, walked: &[Walked]) -> Lsn {
+    walked.iter().map(|walked| walked.newest).max().unwrap_or_default().max(known.newest)
+}
