@@ -51,9 +51,16 @@ fn log_files(server: &Server) -> Vec<(PathBuf, Vec<u8>)> {
     }
 }
 
-/// Asserts that the archived blocks that the server's log still holds are the same in both. Returns how many were compared.
-pub fn assert_same_blocks(server: &Server) -> usize {
-    let (of_server, mut compared) = (blocks_of(server), 0);
+/// The LSN of the newest block in the server's log.
+pub fn newest_block(server: &Server) -> Option<u64> {
+    let is_sound =
+        |(lsn, block): &(u64, [u8; LOG_BLOCK_SIZE])| matches!(judge(block, Lsn(*lsn), &[]), LiveBlock::Sound(_));
+    blocks_of(server).into_iter().rev().find(is_sound).map(|(lsn, _)| lsn)
+}
+
+/// Asserts that the archived blocks that the server's log still holds are the same in both. Returns the LSN of the last one.
+pub fn assert_same_blocks(server: &Server) -> Option<u64> {
+    let (of_server, mut last) = (blocks_of(server), None);
     for (start, path) in segments(server) {
         let bytes = fs::read(&path).expect("read");
         for (lsn, block) in
@@ -69,11 +76,11 @@ pub fn assert_same_blocks(server: &Server) -> usize {
                         "{}: LSN {lsn}",
                         path.display()
                     );
-                    compared += 1;
+                    last = Some(lsn);
                 }
                 other => panic!("{}: LSN {lsn}: the server has {other:?}", path.display()),
             }
         }
     }
-    compared
+    last
 }
