@@ -1,7 +1,7 @@
 //! After the last page: what only the whole file can tell. Zero pages in use, missing pages, files that are not tablespaces, and whether
 //! the redo log may still repair any of it.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -62,8 +62,7 @@ pub(super) fn settle(
         redo,
         freed_damage,
         live,
-        // Beside a server, a table may have been created since the dictionary was read.
-        orphans: if live { HashSet::new() } else { catalogs.iter().flat_map(Catalog::orphans).collect() },
+        orphans: catalogs.iter().flat_map(Catalog::orphans).collect(),
         unflushed: Vec::new(),
         ends: LogEnds::new(wish.keys),
         open: OpenTransactions::new(wish.keys),
@@ -211,11 +210,10 @@ impl Settling<'_> {
             }
             (None, Err(words)) if done.log.is_none() => {
                 let finding = not_a_tablespace(&done.candidate, words, &mut self.redo);
-                let is_orphan = finding.severity == Severity::Damage && self.orphans.contains(path);
-                match is_orphan {
-                    true => of_orphan(&finding),
-                    false if self.live => late::not_yet_made(path, finding),
-                    false => finding,
+                let finding = if self.live { late::not_yet_made(path, finding) } else { finding };
+                match finding.severity {
+                    Severity::Damage if self.orphans.contains(path) => of_orphan(&finding, self.live),
+                    _ => finding,
                 }
             }
             (None, _) => return Vec::new(),

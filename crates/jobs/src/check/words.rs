@@ -132,12 +132,19 @@ pub(super) fn not_a_tablespace(candidate: &Candidate, words: &str, redo: &mut Re
     about(path, reason, severity_unless(recovery), message)
 }
 
-/// The finding about a file that is no tablespace, and that no table uses.
-pub(super) fn of_orphan(finding: &Finding) -> Finding {
+/// The finding about a file that is no tablespace, and that no table uses. Beside a server the dictionary on disk may be older than the file.
+pub(super) fn of_orphan(finding: &Finding, live: bool) -> Finding {
+    let words = &finding.message;
+    if live {
+        let message = format!(
+            "{words}, and no table uses this file, as far as the dictionary is on disk: if the server knows no table of that name, a server \
+             that was killed while it created the table left the file, and it can be removed"
+        );
+        return Finding { severity: Severity::Undecided, message, ..finding.clone() };
+    }
     let message = format!(
-        "{}, and no table of the dictionary uses this file: a server that was killed while it created the table leaves such a file; \
-         remove it before you create a table of that name",
-        finding.message
+        "{words}, and no table of the dictionary uses this file: a server that was killed while it created the table leaves such a file; \
+         remove it before you create a table of that name"
     );
     Finding { reason: "orphan_file".into(), severity: Severity::Notice, message, ..finding.clone() }
 }
