@@ -74,28 +74,27 @@ const LARGE: usize = 4;
 /// Time limit for the purge after a start. It only keeps a hung test from running forever.
 const PURGED_WITHIN: Duration = Duration::from_secs(120);
 
-/// CHECK TABLE's answer. It may count entries that purge removes at that moment, so wait for purge to end.
-fn checked(server: &Server, table: &str) -> String {
+/// Each table's row count, checksum and CHECK TABLE verdict. The last may count entries that purge removes at that moment, so wait for purge
+/// to end.
+fn answers(server: &Server, tables: &[String]) -> Vec<String> {
     let started = Instant::now();
     loop {
-        let answer = server.try_ask(&format!("CHECK TABLE shop.`{table}`"));
-        if !answer.contains(" entries, should be ") || started.elapsed() > PURGED_WITHIN {
-            return answer;
+        let answers = server.ask_of_each(&["SELECT COUNT(*) FROM", "CHECKSUM TABLE", "CHECK TABLE"], tables);
+        let is_purging = answers.iter().any(|answer| answer.contains(" entries, should be "));
+        if !is_purging || started.elapsed() > PURGED_WITHIN {
+            return answers;
         }
         std::thread::sleep(Duration::from_millis(300));
     }
 }
 
-/// Every table of the load with its row count, checksum and CHECK TABLE verdict, after the server has rolled back unfinished transactions.
-/// Errors are included: a table may be half created on both sides.
+/// The same of every table of the load, after the server has rolled back unfinished transactions. Errors are included: a table may be half
+/// created on both sides.
 fn content(server: &Server) -> BTreeMap<String, String> {
-    let tables = server.ask("SELECT table_name FROM information_schema.tables WHERE table_schema='shop' ORDER BY 1");
-    let questions = ["SELECT COUNT(*) FROM", "CHECKSUM TABLE"];
-    let answers = |table: &str| {
-        let answers = questions.map(|question| server.try_ask(&format!("{question} shop.`{table}`"))).concat();
-        answers + &checked(server, table)
-    };
-    let content: BTreeMap<_, _> = tables.lines().map(|table| (table.to_owned(), answers(table))).collect();
+    let list = "SELECT table_name FROM information_schema.tables WHERE table_schema='shop' ORDER BY 1";
+    let names: Vec<String> = server.ask(list).lines().map(str::to_owned).collect();
+    let tables: Vec<String> = names.iter().map(|name| format!("shop.`{name}`")).collect();
+    let content: BTreeMap<_, _> = names.into_iter().zip(answers(server, &tables)).collect();
     for table in load::names() {
         let text = content.get(table).map(String::as_str).unwrap_or_default();
         assert!(text.contains(&format!("shop.{table}\tcheck\tstatus\tOK")), "{table}: {text}");

@@ -76,14 +76,23 @@ pub fn crash(server: &Server, page_kib: u32, changes: &str, after: Duration) {
     client.wait().expect("it loses its server");
 }
 
-/// Every table with its row count, checksum, CHECK TABLE verdict and next AUTO_INCREMENT value.
+/// A table's row count, checksum, CHECK TABLE verdict and next AUTO_INCREMENT value.
+const QUESTIONS: [&str; 4] = ["SELECT COUNT(*) FROM", "CHECKSUM TABLE", "CHECK TABLE", "SHOW CREATE TABLE"];
+
+/// Each table with the answers to these questions. All of them must be there and sound.
+pub fn answers(server: &Server, tables: &[String]) -> BTreeMap<String, String> {
+    let all: BTreeMap<_, _> = tables.iter().cloned().zip(server.ask_of_each(&QUESTIONS, tables)).collect();
+    let is_sound = |text: &String| text.contains("\tcheck\tstatus\tOK") && !text.contains("ERROR ");
+    assert!(all.values().all(is_sound), "{all:?}");
+    all
+}
+
+/// The same of every table of the load. Errors are included: a table may be half created on both sides.
 pub fn content(server: &Server, page_kib: u32) -> BTreeMap<String, String> {
     let list = "SELECT table_name FROM information_schema.tables WHERE table_schema='shop' ORDER BY 1";
-    let tables = server.ask(list);
-    let questions = ["SELECT COUNT(*) FROM", "CHECKSUM TABLE", "CHECK TABLE", "SHOW CREATE TABLE"];
-    let answers =
-        |table: &str| questions.map(|question| server.try_ask(&format!("{question} shop.`{table}`"))).concat();
-    let content: BTreeMap<_, _> = tables.lines().map(|table| (table.to_owned(), answers(table))).collect();
+    let names: Vec<String> = server.ask(list).lines().map(str::to_owned).collect();
+    let tables: Vec<String> = names.iter().map(|name| format!("shop.`{name}`")).collect();
+    let content: BTreeMap<_, _> = names.into_iter().zip(server.ask_of_each(&QUESTIONS, &tables)).collect();
     let zip = mysql_load::zip_names(page_kib);
     for table in mysql_load::names().into_iter().chain(zip.iter().map(String::as_str)) {
         let text = content.get(table).map(String::as_str).unwrap_or_default();
@@ -437,15 +446,8 @@ fn what_mysql_encrypted_is_recovered_with_its_keyring_and_stays_encrypted() {
     let ours = Server::again_kind("mysql", &ours);
     let theirs = Server::again_kind("mysql", &theirs);
     assert_started_without_recovery(&ours, &theirs);
-    for table in ["tde.e", "tde.p", "tde.z", "shop.n", "shop.blobs", "shop.row_redundant"] {
-        let ask = |server: &Server| {
-            let questions = ["CHECKSUM TABLE", "CHECK TABLE", "SHOW CREATE TABLE", "SELECT COUNT(*) FROM"];
-            questions.map(|question| server.ask(&format!("{question} {table}"))).concat()
-        };
-        let answer = ask(&ours);
-        assert!(answer.contains("check\tstatus\tOK"), "{answer}");
-        assert_eq!(answer, ask(&theirs), "{table}");
-    }
+    let tables = ["tde.e", "tde.p", "tde.z", "shop.n", "shop.blobs", "shop.row_redundant"].map(str::to_owned);
+    assert_eq!(answers(&ours, &tables), answers(&theirs, &tables));
 }
 
 /// The files of a datadir's tablespaces, by space id.

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::load;
@@ -24,11 +25,15 @@ pub fn script(name: &str, args: &[&str]) -> String {
 
 /// A datadir in the folder that the tests share.
 pub fn datadir(name: &str) -> PathBuf {
-    let folder = PathBuf::from(std::env::var_os("INNOKIT_DATADIRS").expect(
-        "this test reads what real servers wrote, so it takes `make test`; mark it as its neighbours: \
-         #[cfg_attr(not(servers), ignore = \"needs real servers: make test\")]",
-    ));
-    script("make-datadirs.sh", &[folder.to_str().expect("a name")]);
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let folder = PathBuf::from(std::env::var_os("INNOKIT_DATADIRS").expect(
+            "this test reads what real servers wrote, so it takes `make test`; mark it as its neighbours: \
+             #[cfg_attr(not(servers), ignore = \"needs real servers: make test\")]",
+        ));
+        script("make-datadirs.sh", &[folder.to_str().expect("a name")]);
+        folder
+    });
     folder.join(name)
 }
 
@@ -101,6 +106,35 @@ impl Server {
         let mut command = Command::new(repository().join("scripts/server.sh"));
         let output = command.args([self.1, "sql", self.path(), "-N", "-B", "-e", sql]).output().expect("bash runs");
         String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    }
+
+    /// The answers to questions about each of these tables, such as `CHECK TABLE`, all of a table's as one text. An error is an answer too. A
+    /// client for each would take longer than the answers.
+    pub fn ask_of_each(&self, questions: &[&str], tables: &[String]) -> Vec<String> {
+        const NEXT: &str = "-- the next table";
+        let lines =
+            |table: &String| questions.iter().map(|question| format!("{question} {table};\n")).collect::<String>();
+        let file = self.0.with_extension("questions");
+        let all: String = tables.iter().map(|table| format!("{}SELECT '{NEXT}';\n", lines(table))).collect();
+        fs::write(&file, all).expect("writes");
+        let mut command = Command::new(repository().join("scripts/server.sh"));
+        command.args([self.1, "sql", self.path(), "-N", "-B", "--force"]).stdin(fs::File::open(&file).expect("opens"));
+        let output = command.output().expect("bash runs");
+        let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let mut answers: Vec<String> = text.split(&format!("{NEXT}\n")).map(str::to_owned).collect();
+        assert_eq!(answers.len(), tables.len() + 1, "{text}{errors}");
+        answers.truncate(tables.len());
+        // An error names its line, and each question has one of its own.
+        let at_line = |error: &str| {
+            let (what, rest) = error.split_once(" at line ")?;
+            let (line, why) = rest.split_once(':')?;
+            Some(((line.parse::<usize>().ok()? - 1) / (questions.len() + 1), format!("{what}:{why}\n")))
+        };
+        for error in errors.lines() {
+            let (table, error) = at_line(error).unwrap_or_else(|| panic!("{errors}"));
+            answers[table].push_str(&error);
+        }
+        answers
     }
 
     /// Runs statements until they have completed.
