@@ -82,9 +82,8 @@ impl Files {
         Ok((files, done))
     }
 
-    /// Renames, creates and resizes the files, and opens them for writing. If this run has read or written all of them (`was_read`), it uses
-    /// the page cache for those that are still in it, so that the device need not read them twice.
-    pub fn as_they_should_be(datadir: &Path, plan: &RecoverPlan, was_read: bool, done: &mut Done) -> Result<Self> {
+    /// Renames, creates and resizes the files, and opens them for writing; those of a copy in the page cache, if they are still there.
+    pub fn as_they_should_be(datadir: &Path, plan: &RecoverPlan, is_copy: bool, done: &mut Done) -> Result<Self> {
         for name in &plan.dropped {
             let path = datadir.join(name);
             fs::remove_file(&path).map_err(failed(&path, "removing the dropped tablespace"))?;
@@ -114,7 +113,7 @@ impl Files {
                     file.set_len(len).map_err(failed(&path, "giving the file its size"))?;
                     done.resized += 1;
                 }
-                let is_cached = was_read && is_in_page_cache(&file, &path)?;
+                let is_cached = is_copy && is_in_page_cache(&file, &path)?;
                 let handle = if is_cached { FileHandle::of_file(file, false) } else { handle_of(file, space, true) };
                 files.add(id, part, Some(handle));
             }

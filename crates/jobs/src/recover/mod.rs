@@ -294,12 +294,11 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
     Ok(Recovered { pieces_replayed: replayed, files_compared, ..recovered })
 }
 
-/// Divides the memory, and begins to read pages early if they are certain to be the same later: if nothing else writes to files before. If
-/// all files are being read to compare them, that is early enough.
+/// Divides the memory, and begins to read pages early if they are certain to be the same later: if nothing else writes to files before.
 fn begin(datadir: &Path, log: &RedoLog, options: &RecoverOptions) -> (Budget, Option<Prefetcher>) {
     let (budget, tuning) = (Budget::of(options.memory), &options.tuning);
     let is_plain = log.backup.is_none() && options.redo.is_none() && options.until.is_none() && !options.is_fresh;
-    if !tuning.prefetch || !is_plain || options.compare || datadir.join(SHADOW_NAME).exists() {
+    if !tuning.prefetch || !is_plain || datadir.join(SHADOW_NAME).exists() {
         return (budget, None);
     }
     let budget = budget.with_prefetch(log.len_max());

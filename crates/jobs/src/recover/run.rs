@@ -53,8 +53,7 @@ impl Run<'_> {
         }
         let ending = Ending::of(log, &plan, keys)?;
         let (mut done, is_copy) = (Done::default(), matches!(writing, Writing::Copy));
-        let was_read = is_copy || options.compare;
-        let files = Files::as_they_should_be(datadir, &plan, was_read, &mut done)?;
+        let files = Files::as_they_should_be(datadir, &plan, is_copy, &mut done)?;
         let safety = if is_copy { Safety::NewFiles } else { Safety::Shadow(shadow::open(datadir, true)?) };
         let rewrite = budget.rewrite(&plan, &options.tuning.within(options.memory));
         let mut work = Work::new(&plan, &files, engine(), safety, rewrite)?;
