@@ -28,12 +28,14 @@ fn blocks_of(server: &Server) -> Vec<(u64, [u8; LOG_BLOCK_SIZE])> {
         };
         let of_file = bytes[LOG_FILE_HDR_SIZE..].as_chunks::<LOG_BLOCK_SIZE>().0;
         let of_file = (file.start_lsn.0..).step_by(LOG_BLOCK_SIZE).zip(of_file.iter().copied());
-        let is_sound =
-            |lsn: u64, block: &[u8; LOG_BLOCK_SIZE]| matches!(judge(block, Lsn(lsn), &[]), LiveBlock::Sound(_));
         blocks.extend(of_file.filter(|(lsn, block)| !is_aside || is_sound(*lsn, block)));
     }
     blocks.sort_unstable();
     blocks
+}
+
+fn is_sound(lsn: u64, block: &[u8; LOG_BLOCK_SIZE]) -> bool {
+    matches!(judge(block, Lsn(lsn), &[]), LiveBlock::Sound(_))
 }
 
 /// The log files as they are now. The server may rename one after it was listed: then all are listed again.
@@ -53,9 +55,7 @@ fn log_files(server: &Server) -> Vec<(PathBuf, Vec<u8>)> {
 
 /// The LSN of the newest block in the server's log.
 pub fn newest_block(server: &Server) -> Option<u64> {
-    let is_sound =
-        |(lsn, block): &(u64, [u8; LOG_BLOCK_SIZE])| matches!(judge(block, Lsn(*lsn), &[]), LiveBlock::Sound(_));
-    blocks_of(server).into_iter().rev().find(is_sound).map(|(lsn, _)| lsn)
+    blocks_of(server).into_iter().rev().find(|(lsn, block)| is_sound(*lsn, block)).map(|(lsn, _)| lsn)
 }
 
 /// Asserts that the archived blocks that the server's log still holds are the same in both. Returns the LSN of the last one.
