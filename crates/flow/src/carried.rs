@@ -18,6 +18,12 @@ impl FileSet {
         Self::with_carrier(Box::new(engine), files)
     }
 
+    /// Whether the set brings its engine along.
+    #[must_use]
+    pub fn is_carried(&self) -> bool {
+        self.engine().is_some()
+    }
+
     /// The engine that must carry the requests for these files, if there is one.
     pub(crate) fn engine(&self) -> Option<&dyn OpenQueue> {
         self.carrier::<Box<dyn SharedEngine>>().map(|engine| engine.as_ref() as &dyn OpenQueue)

@@ -69,6 +69,21 @@ impl ReadOptions {
         self
     }
 
+    /// These options for storage in which a request costs far more than the start of a read here: the largest block, from `block_size` to
+    /// `block_max`, with which all `workers` workers keep `depth` requests in flight within `memory_max` bytes. If even `block_size` is too
+    /// large for that, the depth shrinks, down to 2.
+    #[must_use]
+    pub fn with_larger_blocks(mut self, block_max: u32, workers: usize, memory_max: u64) -> Self {
+        let share = memory_max / (workers.max(1) as u64);
+        while self.block_size < block_max && u64::from(self.block_size) * 2 * u64::from(self.depth) <= share {
+            self.block_size = self.block_size.saturating_mul(2).min(block_max);
+        }
+        while self.depth > 2 && u64::from(self.block_size) * u64::from(self.depth) > share {
+            self.depth -= 1;
+        }
+        self
+    }
+
     /// Refuses impossible sizes.
     ///
     /// # Errors
@@ -121,6 +136,22 @@ mod tests {
         assert_eq!([sizes(1), sizes(2), sizes(16), sizes(64)], [(8, 1024), (8, 1024), (3, 1024), (2, 256)]);
         let least = ReadOptions::default().within(1000, 0);
         assert_eq!((least.depth, least.block_size), (2, BLOCK_ALIGN), "less does not work");
+    }
+
+    #[test]
+    fn blocks_grow_only_as_far_as_every_worker_keeps_its_requests_in_flight() {
+        let sizes = |workers| {
+            let options = ReadOptions::default().with_larger_blocks(8 << 20, workers, 128 << 20);
+            assert_eq!(options.validate(), Ok(()));
+            let buffers = u64::from(options.block_size) * u64::from(options.depth) * workers as u64;
+            assert!(buffers <= 128 << 20, "{buffers} bytes");
+            (options.depth, options.block_size >> 20)
+        };
+        let expected = [(8, 8), (8, 8), (8, 4), (8, 2), (8, 1), (4, 1)];
+        assert_eq!([1, 2, 4, 8, 16, 32].map(sizes), expected);
+        let asked = ReadOptions { block_size: 32 << 20, ..ReadOptions::default() };
+        let asked = asked.with_larger_blocks(32 << 20, 2, 128 << 20);
+        assert_eq!((asked.depth, asked.block_size >> 20), (2, 32), "a block that was asked for stays");
     }
 
     #[test]

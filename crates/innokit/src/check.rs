@@ -169,6 +169,7 @@ fn options(args: &CheckArgs) -> CheckOptions {
         ..args.reading.options(defaults.read)
     };
     CheckOptions {
+        object_block_max: args.block_size.unwrap_or(defaults.object_block_max),
         read,
         workers: args.reading.workers(defaults.workers),
         findings_max: args.output.max_findings,

@@ -17,6 +17,8 @@ use serde_json::{Value, json};
 
 const SAMPLE: &str = "mysql-9.7/dynamic-16k.ibd";
 const MIB: usize = 1 << 20;
+/// Bytes of a request with up to two workers.
+const RANGE: usize = 8 * MIB;
 
 /// A document without the files' location and the time taken.
 fn said(mut document: Value, place: &str) -> Value {
@@ -46,15 +48,15 @@ fn long(mib: usize) -> Vec<u8> {
 
 #[test]
 #[cfg_attr(not(servers), ignore = "needs an S3 server: make test")]
-fn fixtures_are_judged_as_files_are_and_a_sweep_asks_for_each_mib_once() {
+fn fixtures_are_judged_as_files_are_and_a_sweep_asks_for_each_range_once() {
     let (lab, dir) = (Lab::new(), Dir::new());
-    let mut mib = 0;
+    let mut ranges = 0;
     for entry in manifest("broken").into_iter().chain(manifest("mysql-9.7")) {
         let bytes = entry.bytes();
         if !entry.name.starts_with("broken") {
             // Larger pages need a longer head to tell the format, so it is requested again.
             let has_large_pages = ["-32k", "-64k"].iter().any(|size| entry.name.contains(size));
-            mib += bytes.len().div_ceil(MIB) + usize::from(has_large_pages);
+            ranges += bytes.len().div_ceil(RANGE) + usize::from(has_large_pages);
         }
         dir.file(&entry.name, &bytes);
         lab.put(&entry.name, &bytes);
@@ -63,8 +65,8 @@ fn fixtures_are_judged_as_files_are_and_a_sweep_asks_for_each_mib_once() {
     assert_eq!(status, 1);
     assert!(total(&document, "damage") >= 20, "{document}");
     lab.requests();
-    both(&lab, &dir.path().join("mysql-9.7"), "s3://lab/mysql-9.7", &[]);
-    assert_eq!(lab.requests().0, mib, "one request for each MiB of each file");
+    both(&lab, &dir.path().join("mysql-9.7"), "s3://lab/mysql-9.7", &["--threads", "2"]);
+    assert_eq!(lab.requests().0, ranges, "one request for each range of each file");
 }
 
 #[test]
@@ -210,7 +212,19 @@ fn a_listing_that_is_cut_is_no_listing() {
 /// Starts a check of 48 MiB that would take 24 seconds and runs `act` meanwhile. Returns how the check ended and the requests since.
 fn meanwhile(lab: &Lab, act: impl FnOnce()) -> (Run, usize) {
     let mut command = lab.innokit();
-    command.args(["check", "--json", "--rate", "2M", "--depth", "2", "--threads", "1", "s3://lab/db"]);
+    command.args([
+        "check",
+        "--json",
+        "--rate",
+        "2M",
+        "--block-size",
+        "1M",
+        "--depth",
+        "2",
+        "--threads",
+        "1",
+        "s3://lab/db",
+    ]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("innokit runs");
     let end = Instant::now() + Duration::from_secs(60);
     let mut begun = 0;
@@ -263,12 +277,20 @@ fn a_large_object_takes_less_than_200_mib_over_tls() {
     let lab = Lab::with_tls();
     let path = lab.dir.file("buckets/lab/large.ibd", &fixture("mysql-9.7/zip-1k.ibd"));
     fs::OpenOptions::new().write(true).open(path).expect("opens").set_len(300 << 20).expect("a sparse file");
-    let run = lab.run(&["check", "--verbose", "s3://lab/large.ibd"]);
+    for (threads, requests) in [("1", 38), ("2", 38), ("16", 300)] {
+        large(&lab, threads, requests);
+    }
+}
+
+/// Checks the object of 300 MiB.
+fn large(lab: &Lab, threads: &str, requests: usize) {
+    let run = lab.run(&["check", "--verbose", "--threads", threads, "s3://lab/large.ibd"]);
     assert!(run.text.contains("all well") && run.text.contains("314,572,800"), "{}{}", run.text, run.errors);
     let peak = run.errors.split("peak memory ").nth(1).and_then(|rest| rest.split(' ').next()).expect(&run.errors);
     assert!(peak.parse::<u64>().expect("MiB") < 200, "{peak} MiB");
-    assert_eq!(lab.requests().0, 300);
-    assert!(run.errors.contains("object storage: 300 range requests for 314572800 bytes"), "{}", run.errors);
+    assert_eq!(lab.requests().0, requests, "{threads} threads");
+    let note = format!("object storage: {requests} range requests for 314572800 bytes");
+    assert!(run.errors.contains(&note), "{}", run.errors);
 }
 
 #[test]

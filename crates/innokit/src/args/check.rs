@@ -40,7 +40,7 @@ pub struct CheckArgs {
     #[arg(long, value_enum, default_value_t = Engine::Auto, value_name = "ENGINE", help_heading = "Reading")]
     pub engine: Engine,
 
-    /// Size of a read request, a multiple of 64K [default: 1M].
+    /// Size of a read request, a multiple of 64K [default: 1M; up to 8M from object storage].
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Reading")]
     pub block_size: Option<u32>,
 

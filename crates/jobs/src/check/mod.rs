@@ -111,7 +111,6 @@ impl Check {
     pub fn run(mut self, watch: Option<&(dyn Fn(&Counters) + Sync)>) -> Result<Report, Error> {
         let start = Instant::now();
         let options = &self.options;
-        let read = options.read.clone().within(options.workers, options.buffers_max);
         let shares = std::mem::take(&mut self.shares);
         let files = file_states(&self.inventory.candidates, &self.catalogs, shares, options.live);
         let is_dictionary_here = options.portion.is_none_or(|portion| portion.number() == 1);
@@ -119,6 +118,7 @@ impl Check {
         // Only tablespaces are swept. Other files get no blocks here; each is read afterwards from start to end.
         let swept = |file: &Candidate| if file.content == Content::Pages { file.len } else { 0 };
         let set = files::set(self.inventory.candidates.iter().map(|file| (file.path.clone(), swept(file))));
+        let read = options.read_from(&set);
         let homes = homes(&files);
         let home = |file: FileId| homes.get(file.0 as usize).copied().unwrap_or_default();
         let blocks = Devices::over(&set, stretches(&files), read.block_size, home);

@@ -1,6 +1,6 @@
 //! How to check.
 
-use flow::ReadOptions;
+use flow::{FileSet, ReadOptions};
 use format::Lsn;
 
 use super::portion::Portion;
@@ -16,6 +16,10 @@ pub struct CheckOptions {
     pub workers: usize,
     /// Bytes for the buffers of all workers together: more workers get smaller windows, not more memory.
     pub buffers_max: u64,
+    /// Bytes of the largest request to object storage, where `read.block_size` is the smallest: each request costs time and money.
+    pub object_block_max: u32,
+    /// As `buffers_max`, if the files are in object storage.
+    pub object_buffers_max: u64,
     /// Findings listed in the report at most; all are counted.
     pub findings_max: usize,
     /// Logical page size in bytes; overrides what the files say.
@@ -43,6 +47,8 @@ impl Default for CheckOptions {
             read: ReadOptions::default(),
             workers,
             buffers_max: 64 << 20,
+            object_block_max: 8 << 20,
+            object_buffers_max: 128 << 20,
             findings_max: 1000,
             page_size: None,
             keys: KeyFiles::default(),
@@ -52,6 +58,18 @@ impl Default for CheckOptions {
             portion: None,
             since_lsn: None,
             watcher: Watcher::default(),
+        }
+    }
+}
+
+impl CheckOptions {
+    /// How to read the files of a set, in the memory for all workers.
+    pub(super) fn read_from(&self, set: &FileSet) -> ReadOptions {
+        let read = self.read.clone();
+        if set.is_carried() {
+            read.with_larger_blocks(self.object_block_max, self.workers, self.object_buffers_max)
+        } else {
+            read.within(self.workers, self.buffers_max)
         }
     }
 }
