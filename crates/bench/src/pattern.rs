@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
-use flow::queue::{Completion, Operation, Queue, Request};
+use flow::queue::{Completion, Mapped, OpenQueue, Operation, Queue, Request};
 use flow::{BufferPool, Engine, FileHandle, FileId, run_workers};
 use serde::Serialize;
 
@@ -54,14 +54,33 @@ pub enum Carrier {
     Uring,
     /// A thread for each request.
     Threads,
+    /// `io_submit`, the older asynchronous I/O of Linux.
+    Libaio,
+    /// The file is mapped into memory. One request at a time, through the page cache.
+    Mmap,
 }
 
 impl Carrier {
-    const fn engine(self) -> Engine {
+    /// The engines of innokit's jobs.
+    pub const JOBS: [Self; 2] = [Self::Uring, Self::Threads];
+    /// All engines.
+    pub const ALL: [Self; 4] = [Self::Uring, Self::Threads, Self::Libaio, Self::Mmap];
+
+    /// Its usual name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
-            Self::Uring => Engine::Uring,
-            Self::Threads => Engine::Threads,
+            Self::Uring => "io_uring",
+            Self::Threads => "threads",
+            Self::Libaio => "libaio",
+            Self::Mmap => "mmap",
         }
+    }
+
+    /// Whether it can move bytes this way at all.
+    #[must_use]
+    pub fn goes(self, way: Way) -> bool {
+        self != Self::Mmap || way == Way::Buffered
     }
 
     /// Whether it works here, or why not.
@@ -69,10 +88,31 @@ impl Carrier {
     /// # Errors
     /// The system's error message.
     pub fn works(self) -> Result<(), String> {
-        open(self, 1, &BufferPool::new(1, 4096).map_err(|error| error.to_string())?)
-            .map(drop)
-            .map_err(|error| error.to_string())
+        let pool = BufferPool::new(1, 4096).map_err(|error| error.to_string())?;
+        let queue = self.open(Access::Read, Order::Random, 1, &pool);
+        queue.map(drop).map_err(|error| error.to_string())
     }
+
+    fn open(self, access: Access, order: Order, depth: u32, pool: &BufferPool) -> io::Result<Box<dyn Queue>> {
+        let mapped = Mapped { writes: access == Access::Write, is_random: order == Order::Random };
+        let engine: Option<&dyn OpenQueue> = match self {
+            Self::Uring => Engine::Uring.candidates().first().copied(),
+            Self::Threads => Engine::Threads.candidates().first().copied(),
+            Self::Libaio => native(),
+            Self::Mmap => Some(&mapped),
+        };
+        engine.ok_or(io::ErrorKind::Unsupported)?.open(depth, pool.free())
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn native() -> Option<&'static dyn OpenQueue> {
+    Some(&flow::queue::Aio)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn native() -> Option<&'static dyn OpenQueue> {
+    None
 }
 
 /// The variable settings.
@@ -140,7 +180,7 @@ pub fn run(pattern: &Pattern, target: &BenchFile, time: Duration, stop: &AtomicB
     let blocks = Blocks::of(pattern, target);
     let ready = Barrier::new(threads as usize);
     let outcomes = run_workers(threads as usize, |_| {
-        let lane = Lane::open(pattern.access, &pattern.setting);
+        let lane = Lane::open(pattern);
         // A thread that fails to open must not leave the others at the barrier.
         ready.wait();
         let start = Instant::now();
@@ -287,13 +327,9 @@ struct Lane {
     times: Vec<u32>,
 }
 
-fn open(engine: Carrier, depth: u32, pool: &BufferPool) -> io::Result<Box<dyn Queue>> {
-    let engine = engine.engine().candidates().first();
-    engine.ok_or(io::ErrorKind::Unsupported)?.open(depth, pool.free())
-}
-
 impl Lane {
-    fn open(access: Access, setting: &Setting) -> io::Result<Self> {
+    fn open(pattern: &Pattern) -> io::Result<Self> {
+        let Pattern { access, order, setting, .. } = *pattern;
         let depth = u16::try_from(setting.depth.max(1)).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mut pool = BufferPool::in_huge_pages(depth, setting.block_size)?;
         let operation = match access {
@@ -303,7 +339,7 @@ impl Lane {
                 Operation::Write
             }
         };
-        let queue = open(setting.engine, u32::from(depth), &pool)?;
+        let queue = setting.engine.open(access, order, u32::from(depth), &pool)?;
         let depth = usize::from(depth);
         let now = Instant::now();
         let (since, free) = (vec![now; depth], (0..depth).collect());

@@ -189,7 +189,7 @@ mod tests {
 
     fn space() -> SearchSpace {
         SearchSpace {
-            engines: vec![Carrier::Uring, Carrier::Threads],
+            engines: Carrier::JOBS.to_vec(),
             block_sizes: (12..=23).map(|bits| 1 << bits).collect(),
             depths: (0..=7).map(|bits| 1 << bits).collect(),
             threads: vec![1, 2, 4],

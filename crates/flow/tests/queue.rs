@@ -6,10 +6,10 @@ mod support;
 
 use std::fs::File;
 
-#[cfg(target_os = "linux")]
-use innokit_flow::queue::Uring;
 use innokit_flow::queue::sim::{SimDevice, SimOptions};
-use innokit_flow::queue::{Completion, OpenQueue, Operation, Queue, Request, Threads};
+#[cfg(target_os = "linux")]
+use innokit_flow::queue::{Aio, Uring};
+use innokit_flow::queue::{Completion, Mapped, OpenQueue, Operation, Queue, Request, Threads};
 use innokit_flow::{Buffer, BufferPool, FileHandle, FileId};
 
 const SIZE: u32 = 8192;
@@ -31,11 +31,18 @@ fn benches() -> Vec<Bench> {
         Bench { engine: Box::new(device), handle: FileHandle::of_engine(), on_disk: None },
     ];
     #[cfg(target_os = "linux")]
-    match Uring.open(1, &[]) {
-        Ok(_) => benches.push(on_disk(Box::new(Uring))),
-        Err(error) => eprintln!("io_uring is left out, it does not work here: {error}"),
+    for engine in [Box::new(Uring) as Box<dyn OpenQueue>, Box::new(Aio)] {
+        match engine.open(1, &[]) {
+            Ok(_) => benches.push(on_disk(engine)),
+            Err(error) => eprintln!("{} is left out, it does not work here: {error}", engine.name()),
+        }
     }
     benches
+}
+
+/// Mapping a file is not among `benches`: it cannot extend one.
+fn mapped(writes: bool) -> Bench {
+    on_disk(Box::new(Mapped { writes, is_random: false }))
 }
 
 fn on_disk(engine: Box<dyn OpenQueue>) -> Bench {
@@ -67,7 +74,7 @@ fn wait_for_all(queue: &mut dyn Queue, count: usize) -> Vec<Completion> {
 
 #[test]
 fn what_is_written_and_synced_is_what_is_read() {
-    for bench in benches() {
+    for bench in benches().into_iter().chain([mapped(true)]) {
         let mut pool = BufferPool::new(DEPTH, SIZE).unwrap();
         let mut queue = bench.engine.open(u32::from(DEPTH), pool.free()).unwrap();
         for first in (0..16).step_by(DEPTH.into()) {
@@ -124,6 +131,30 @@ fn a_write_to_the_middle_of_a_buffer_takes_those_bytes_and_grows_the_file() {
         assert_eq!(completion.result.unwrap(), 1024, "to the end of the file");
         assert_eq!(completion.buffer.bytes()[..1024], [[1; 512], [2; 512]].concat());
     }
+}
+
+#[test]
+fn a_mapped_file_is_neither_extended_nor_written_unless_it_may_be() {
+    let request = |bench: &Bench, operation, start: u64, pool: &mut BufferPool| {
+        let mut request = bench.request(operation, 0, pool.take().unwrap());
+        request.offset = start;
+        let mut queue = bench.engine.open(1, &[]).unwrap();
+        queue.submit(request);
+        let completion = wait_for_all(&mut *queue, 1).remove(0);
+        pool.give_back(completion.buffer);
+        completion.result.map_err(|error| error.kind())
+    };
+    let mut pool = BufferPool::new(1, SIZE).unwrap();
+    let (end, half) = (16 * u64::from(SIZE), u64::from(SIZE / 2));
+    let bench = mapped(true);
+    for operation in [Operation::Read, Operation::Write] {
+        assert_eq!(request(&bench, operation, end - half, &mut pool), Ok(SIZE / 2), "to the end of the file");
+    }
+    assert_eq!(request(&bench, Operation::Read, end, &mut pool), Ok(0));
+    assert_eq!(request(&bench, Operation::Write, end, &mut pool), Err(std::io::ErrorKind::WriteZero));
+    assert_eq!(request(&bench, Operation::Write, u64::MAX, &mut pool), Err(std::io::ErrorKind::WriteZero));
+    assert_eq!(request(&mapped(false), Operation::Read, 0, &mut pool), Ok(SIZE));
+    assert_eq!(request(&mapped(false), Operation::Write, 0, &mut pool), Err(std::io::ErrorKind::PermissionDenied));
 }
 
 #[test]

@@ -96,6 +96,30 @@ fn a_fixed_pattern_is_measured_as_it_is_and_without_the_rest() {
 }
 
 #[test]
+fn every_engine_moves_every_byte() {
+    for engine in ["threads", "libaio", "mmap", "uring"] {
+        let dir = dir();
+        let small = ["device", "--json", "--size=1M", "--seconds=5", "--io=buffered"];
+        let fixed = ["--block-size=64K", "--depth=4", "--threads=2", "--engine", engine];
+        let run = bench(&[&small[..], &fixed[..]].concat(), dir.path());
+        if !run.status.success() {
+            let words = String::from_utf8_lossy(&run.stderr);
+            assert!(words.contains("does not work here"), "{engine}: {words}");
+            continue;
+        }
+        let report = document(&run);
+        let limits = rows(&report, "limits");
+        assert_eq!(limits.len(), 4, "{engine}");
+        for limit in limits {
+            let setting = &limit["setting"];
+            let depth = if engine == "mmap" { 1 } else { 4 };
+            assert_eq!((&setting["engine"], &setting["depth"]), (&engine.into(), &depth.into()));
+            is_rate(&limit["bytes_per_second"], 3);
+        }
+    }
+}
+
+#[test]
 fn kinds_of_space_and_portions_are_written_and_the_text_says_what_was_cold() {
     let dir = dir();
     let run = bench(&["device", "--size=2M", "--seconds=0.002", "--io=buffered", "--order=sequential"], dir.path());
@@ -111,6 +135,12 @@ fn kinds_of_space_and_portions_are_written_and_the_text_says_what_was_cold() {
         &["device", "--json", "--size=8M", "--seconds=0.002", "--io=buffered", "--order=sequential", "--access=write"],
         dir.path(),
     ));
+    let mapped: Vec<_> = rows(&report, "engines").iter().filter(|row| row["engine"] == "mmap").collect();
+    assert_eq!((mapped.len(), &mapped[0]["depth"]), (1, &1.into()), "{report}");
+    for row in rows(&report, "engines") {
+        is_rate(&row["bytes_per_second"], 3);
+        assert!(row["times_first"].as_f64() > Some(0.0), "{row}");
+    }
     let of_kind = |kind: &str| rows(&report, "writes").iter().find(|row| row["kind"] == kind).cloned();
     for (kind, threads, bytes) in
         [("writers", 4, 8 << 20), ("files", 4, 8 << 20), ("synced", 1, 4 << 20), ("gathered", 1, 8 << 20)]
@@ -123,6 +153,10 @@ fn kinds_of_space_and_portions_are_written_and_the_text_says_what_was_cold() {
         &["device", "--json", "--size=2M", "--seconds=0.002", "--io=direct", "--order=random", "--access=read"],
         dir.path(),
     ));
+    // The first engine is what the others are compared with, and a mapped file has no direct I/O.
+    let engines: Vec<_> = rows(&direct, "engines").iter().filter_map(|row| row["engine"].as_str()).collect();
+    assert!(rows(&direct, "limits").is_empty() || engines.contains(&"threads"), "{engines:?}");
+    assert!(!engines.contains(&"mmap"), "{engines:?}");
     let classic = rows(&direct, "patterns").iter().filter(|row| row["threads"] == 16 && row["depth"] == 1);
     assert_eq!(classic.count(), rows(&direct, "limits").len(), "unless the file system refuses direct I/O");
     assert!(entries(dir.path()).is_empty());

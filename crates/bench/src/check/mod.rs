@@ -234,7 +234,7 @@ impl Bench<'_> {
 
     /// The fastest setting for plain reads of the file.
     fn limit(&mut self, way: Way) -> Result<Setting, Error> {
-        let engines = [Carrier::Uring, Carrier::Threads].into_iter().filter(|engine| engine.works().is_ok());
+        let engines = Carrier::JOBS.into_iter().filter(|engine| engine.works().is_ok());
         let cores = u32::try_from(Machine::here().cores).unwrap_or(1).next_power_of_two();
         let block_sizes = (12..=22).map(|bits| 1_u32 << bits).filter(|size| u64::from(*size) <= self.target.len);
         let space = SearchSpace {

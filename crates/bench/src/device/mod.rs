@@ -3,6 +3,7 @@
 //! A device has no single speed. For each order and way, the search (`search.rs`) varies engine, block size, depth and threads until no
 //! change gains more than noise; that is the limit. It is reported with the patterns of databases and tools, each with its share.
 
+mod engines;
 mod options;
 mod report;
 mod run;
@@ -14,16 +15,19 @@ use std::io::Write as _;
 use std::path::Path;
 
 use super::machine::{Machine, Storage};
-use super::pattern::Random;
+use super::pattern::{Carrier, Random};
 use super::scratch::{Nameless, Scratch};
 use super::target::BenchFile;
 use super::{BenchStep, Watch, failed};
 use jobs::Error;
 pub use options::DeviceOptions;
 use options::REPEATS;
-pub use report::{DeviceReport, Limit, Tried, Typical, Write, WriteKind};
+pub use report::{DeviceReport, EngineRow, Limit, Tried, Typical, Write, WriteKind};
 use run::Bench;
 use typical::TYPICAL;
+
+/// Reads and writes, in order and at random, direct and buffered.
+const LIMITS_MAX: usize = 8;
 
 /// Measures the file system of `dir`, on a file of its own.
 ///
@@ -37,13 +41,14 @@ pub fn device(dir: &Path, options: &DeviceOptions, watch: Watch<'_>) -> Result<D
     fill(&file, options.size, watch)?;
     let target =
         BenchFile::open(&file.again(), options.size, true).map_err(failed(dir, "opening the file of the bench"))?;
-    let others = (TYPICAL.len() * REPEATS) as u64 + writes::EXPECTED;
+    let others = ((TYPICAL.len() + LIMITS_MAX * Carrier::ALL.len()) * REPEATS) as u64 + writes::EXPECTED;
     let mut bench = Bench::new(dir, options, &target, watch, others);
     if bench.engines.is_empty() {
         return Err(Error::Usage(bench.notes.join("; ")));
     }
     bench.limits()?;
     if bench.is_searched() {
+        bench.engines()?;
         bench.typical()?;
         bench.writes(&scratch, &storage)?;
     }
@@ -54,6 +59,7 @@ pub fn device(dir: &Path, options: &DeviceOptions, watch: Watch<'_>) -> Result<D
         seconds_each: options.time.as_secs_f64(),
         cache: bench.cache,
         limits: bench.limits,
+        engines: bench.by_engine,
         patterns: bench.patterns,
         writes: bench.writes,
         notes: bench.notes,

@@ -22,6 +22,8 @@ pub struct DeviceReport {
     pub cache: Emptied,
     /// The best of each order and way.
     pub limits: Vec<Limit>,
+    /// Each limit's setting with each engine.
+    pub engines: Vec<EngineRow>,
     /// Patterns of databases and tools.
     pub patterns: Vec<Typical>,
     /// Kinds of space; small writes, alone and gathered.
@@ -53,6 +55,30 @@ pub struct Limit {
     pub by_block_size: Vec<Tried>,
     /// Every measurement of the search, in order.
     pub tried: Vec<Tried>,
+}
+
+impl Limit {
+    /// What was measured.
+    #[must_use]
+    pub const fn pattern(&self) -> Pattern {
+        Pattern { access: self.access, order: self.order, way: self.way, setting: self.setting }
+    }
+}
+
+/// A limit's setting with one of the engines, measured in turn with the others.
+#[derive(Clone, Debug, Serialize)]
+pub struct EngineRow {
+    /// The pattern.
+    #[serde(flatten)]
+    pub pattern: Pattern,
+    /// Bytes a second.
+    pub bytes_per_second: Repeated,
+    /// Requests a second.
+    pub requests_per_second: f64,
+    /// Latency of its requests.
+    pub latency: Latency,
+    /// Its rate by that of the first engine.
+    pub times_first: f64,
 }
 
 /// One measurement.

@@ -10,8 +10,9 @@ use super::super::pattern::{self, Access, Carrier, Order, Pattern, Sample, Setti
 use super::super::search::{self, SearchSpace};
 use super::super::target::BenchFile;
 use super::super::{Watch, failed};
+use super::engines::any_goes;
 use super::options::{DeviceOptions, PAGE};
-use super::report::{Limit, Tried, Typical, Write};
+use super::report::{EngineRow, Limit, Tried, Typical, Write};
 use jobs::Error;
 
 /// Maximum bytes in flight over all threads.
@@ -29,6 +30,7 @@ pub(super) struct Bench<'b> {
     pub expected: u64,
     pub cache: Emptied,
     pub limits: Vec<Limit>,
+    pub by_engine: Vec<EngineRow>,
     pub patterns: Vec<Typical>,
     pub writes: Vec<Write>,
     pub notes: Vec<String>,
@@ -45,11 +47,10 @@ impl<'b> Bench<'b> {
     ) -> Self {
         let mut notes = Vec::new();
         let mut engines = Vec::new();
-        for engine in [Carrier::Uring, Carrier::Threads] {
+        for engine in options.engine.map_or(Carrier::JOBS.to_vec(), |engine| vec![engine]) {
             match engine.works() {
-                _ if options.engine.is_some_and(|wanted| wanted != engine) => {}
                 Ok(()) => engines.push(engine),
-                Err(why) => notes.push(format!("{engine:?} does not work here: {why}")),
+                Err(why) => notes.push(format!("{} does not work here: {why}", engine.name())),
             }
         }
         let ways = options.ways.iter().filter(|way| match target.handle(**way == Way::Direct) {
@@ -70,6 +71,7 @@ impl<'b> Bench<'b> {
             expected: searches as u64 * SEARCH_EXPECTED + others,
             cache: Emptied::default(),
             limits: Vec::new(),
+            by_engine: Vec::new(),
             patterns: Vec::new(),
             writes: Vec::new(),
             notes,
@@ -87,7 +89,7 @@ impl<'b> Bench<'b> {
         for &access in &options.accesses {
             for &order in &options.orders {
                 for &way in &options.ways {
-                    if self.target.handle(way == Way::Direct).is_ok() {
+                    if self.target.handle(way == Way::Direct).is_ok() && any_goes(&self.engines, way) {
                         let limit = self.limit(access, order, way)?;
                         self.limits.push(limit);
                     }
@@ -114,7 +116,7 @@ impl<'b> Bench<'b> {
                 .into_iter()
                 .filter(|b| u64::from(*b) <= size)
                 .collect(),
-            depths: one(self.options.depth, powers(0, 7)),
+            depths: if self.engines == [Carrier::Mmap] { vec![1] } else { one(self.options.depth, powers(0, 7)) },
             threads: one(self.options.threads, powers(0, cores.trailing_zeros() + 1)),
             in_flight_max: IN_FLIGHT_MAX,
         }
@@ -212,6 +214,6 @@ fn words(pattern: &Pattern) -> String {
     let access = if pattern.access == Access::Read { "read" } else { "write" };
     let order = if pattern.order == Order::Sequential { "sequential" } else { "random" };
     let way = if pattern.way == Way::Direct { "direct" } else { "buffered" };
-    let engine = if engine == Carrier::Uring { "io_uring" } else { "threads" };
+    let engine = engine.name();
     format!("{access} {order} {way} {engine} {} KiB x {depth} x {threads}", block_size >> 10)
 }

@@ -1,6 +1,6 @@
 //! Patterns that databases and tools produce.
 
-use super::super::pattern::{Access, Order, Pattern, Sample, Setting, Way};
+use super::super::pattern::{Access, Carrier, Order, Pattern, Sample, Setting, Way};
 use super::super::stats::Repeated;
 use super::options::{PAGE, REPEATS};
 use super::report::{Limit, Typical};
@@ -33,6 +33,7 @@ impl Bench<'_> {
         let Some(&engine) = self.engines.first() else { return Ok(()) };
         let options = self.options;
         let pattern = |&(name, access, order, way, block_size, depth, threads)| {
+            let depth = if engine == Carrier::Mmap { 1 } else { depth };
             (name, Pattern { access, order, way, setting: Setting { engine, block_size, depth, threads } })
         };
         let is_wanted = |pattern: &Pattern| {
@@ -40,6 +41,7 @@ impl Bench<'_> {
                 && options.orders.contains(&pattern.order)
                 && options.ways.contains(&pattern.way)
                 && self.target.handle(pattern.way == Way::Direct).is_ok()
+                && engine.goes(pattern.way)
                 && u64::from(pattern.setting.block_size) <= options.size
         };
         let wanted: Vec<(&'static str, Pattern)> =

@@ -1,9 +1,13 @@
 //! The only access to storage: requests in, completions out, at most `depth` in flight, buffers from a bounded pool.
 //!
 //! Engines: [`Uring`] (Linux), [`Threads`] (any Unix), [`sim::SimDevice`] (a simulated device with faults). Others are passed in through
-//! [`OpenQueue`]. Nothing about the engine is global.
+//! [`OpenQueue`]. Nothing about the engine is global. [`Aio`] (Linux) and [`Mapped`] (any Unix) are the older ways, which benches compare
+//! with these; no job asks for them.
 
+#[cfg(target_os = "linux")]
+mod aio;
 mod engines;
+mod mapped;
 pub mod sim;
 mod threads;
 #[cfg(target_os = "linux")]
@@ -11,6 +15,9 @@ mod uring;
 
 use std::io;
 
+#[cfg(target_os = "linux")]
+pub use aio::Aio;
+pub use mapped::Mapped;
 pub use threads::Threads;
 #[cfg(target_os = "linux")]
 pub use uring::Uring;

@@ -383,6 +383,10 @@ pub enum Engine {
     Uring,
     /// A thread for each request.
     Threads,
+    /// The older asynchronous I/O of Linux, which the servers call native.
+    Libaio,
+    /// The file is mapped into memory: only through the page cache.
+    Mmap,
 }
 
 fn page_size(text: &str) -> Result<u32, String> {

@@ -41,6 +41,8 @@ fn options(args: &DeviceArgs) -> DeviceOptions {
         engine: args.engine.map(|engine| match engine {
             args::Engine::Uring => Carrier::Uring,
             args::Engine::Threads => Carrier::Threads,
+            args::Engine::Libaio => Carrier::Libaio,
+            args::Engine::Mmap => Carrier::Mmap,
         }),
         block_size: args.block_size,
         depth: args.depth,
@@ -69,16 +71,9 @@ const fn way(way: Way) -> &'static str {
     }
 }
 
-const fn engine(engine: Carrier) -> &'static str {
-    match engine {
-        Carrier::Uring => "io_uring",
-        Carrier::Threads => "threads",
-    }
-}
-
 fn setting(setting: &Setting) -> [String; 4] {
     let Setting { engine: carrier, block_size, depth, threads } = setting;
-    [engine(*carrier).to_owned(), size((*block_size).into()), depth.to_string(), threads.to_string()]
+    [carrier.name().to_owned(), size((*block_size).into()), depth.to_string(), threads.to_string()]
 }
 
 fn text(report: &DeviceReport, out: &mut dyn Write) -> io::Result<()> {
@@ -88,6 +83,10 @@ fn text(report: &DeviceReport, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "cache    {}", report.cache.words())?;
     writeln!(out, "\nLimits: the setting that no neighbour beats by more than noise")?;
     limits(report).print(out)?;
+    if !report.engines.is_empty() {
+        writeln!(out, "\nEngines, each with the setting of the limit")?;
+        engines(report).print(out)?;
+    }
     let patterns = patterns(report);
     if !patterns.is_empty() {
         writeln!(out, "\nPatterns, and what they get of the limit of their order")?;
@@ -122,6 +121,27 @@ fn limits(report: &DeviceReport) -> Table {
         ];
         let words = [access(limit.access), order(limit.order), way(limit.way)].map(str::to_owned);
         table.row(words.into_iter().chain(setting(&limit.setting)).chain(figures));
+    }
+    table
+}
+
+fn engines(report: &DeviceReport) -> Table {
+    let figures = ["MB/s", "+-", "requests/s", "p50 us", "p99 us", "times the first"];
+    let headings = [&["access", "order", "way", "engine", "block", "depth", "threads"], &figures[..]].concat();
+    let mut table = Table::new(4, &headings);
+    for row in &report.engines {
+        let rate = &row.bytes_per_second;
+        let figures = [
+            megabytes(rate.median),
+            percent(rate.noise()),
+            number(row.requests_per_second),
+            number(row.latency.p50_us),
+            number(row.latency.p99_us),
+            number(row.times_first),
+        ];
+        let pattern = &row.pattern;
+        let words = [access(pattern.access), order(pattern.order), way(pattern.way)].map(str::to_owned);
+        table.row(words.into_iter().chain(setting(&pattern.setting)).chain(figures));
     }
     table
 }
