@@ -291,7 +291,8 @@ server_after_ours() { start_of_server "$data/.crash/ours"; }
 start_of_server() {
     local size=--innodb-log-file-size=1G
     [ "$recover_kind" = mariadb ] || size=--innodb-redo-log-capacity=4G
-    "$here/server.sh" "$recover_kind" start "$1" "$size" --innodb-buffer-pool-size="$recover_memory"
+    # With little memory a server's own recovery takes minutes.
+    SERVER_WAIT_START=900 "$here/server.sh" "$recover_kind" start "$1" "$size" --innodb-buffer-pool-size="$recover_memory"
 }
 
 # Kills the server on $data/.crash/$1, and prints the CPU seconds that it used.
