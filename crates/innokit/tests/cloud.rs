@@ -339,6 +339,14 @@ fn tables_are_read_from_objects_as_from_files() {
             assert_eq!(without_times(&one.text, place), without_times(&other.text, "s3://lab"), "{command} {name}");
         }
     }
+    // A table whose leaves are all over its file: each MiB is asked for once, and the pages that lead to the leaves.
+    let scattered = fixture("scattered/scattered-16k.ibd");
+    lab.put("scattered.ibd", &scattered);
+    lab.requests();
+    let run = lab.run(&["table", "count", "--threads", "2", "s3://lab/scattered.ibd"]);
+    let (requests, mib) = (lab.requests().0, scattered.len() / MIB);
+    assert!(run.status == 0 && requests <= mib * 11 / 10 + 16, "{requests} requests for {mib} MiB: {}", run.errors);
+    lab.delete("scattered.ibd");
     let [one, other] = [place, "s3://lab"].map(|place| lab.run(&["info", "--json", place]));
     assert_eq!(one.status, other.status);
     assert_eq!(without_times(&one.text, place), without_times(&other.text, "s3://lab"));

@@ -150,7 +150,7 @@ impl Matches {
         for ((subject, tree), clause) in &self.left_out {
             leave_out(report_of(walked, *subject, *tree), clause);
         }
-        let (read, ahead) = windows(options, 1);
+        let (read, ahead) = windows(options, set, 1);
         let plan = GatherPlan::new(read.block_size);
         let mut gather = Gather::new(set, &plan, &read, ahead, counters.worker(0))?;
         let mut tools = Tools::default();

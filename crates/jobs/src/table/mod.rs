@@ -202,7 +202,7 @@ fn walk_all(
     tasks.sort_by_key(|task| std::cmp::Reverse(size(task)));
     let workers = useful_workers(options, tasks.iter().filter_map(size));
     let leaders = workers.min(tasks.len()).max(1);
-    let (read, ahead) = windows(options, workers);
+    let (read, ahead) = windows(options, set, workers);
     let (list, crew) = (WorkList::new(&tasks), Crew::new(workers, options.shared_leaves_min));
     let outcomes = run_workers(workers, |worker| {
         let lead = crew.lead();

@@ -1,6 +1,6 @@
 //! Options of `table check`.
 
-use flow::{ReadAhead, ReadOptions};
+use flow::{FileSet, ReadAhead, ReadOptions};
 
 use crate::report::watcher::Watcher;
 use crate::source::keys::KeyFiles;
@@ -62,12 +62,22 @@ impl Default for TableOptions {
 const MEMORY_MAX: u64 = 96 << 20;
 
 /// Windows sized so that all workers together stay within [`MEMORY_MAX`].
-pub(super) fn windows(options: &TableOptions, workers: usize) -> (ReadOptions, ReadAhead) {
+pub(super) fn windows(options: &TableOptions, set: &FileSet, workers: usize) -> (ReadOptions, ReadAhead) {
     let share = MEMORY_MAX / workers as u64;
     let ahead = match options.ahead {
         ReadAhead::None => ReadAhead::None,
         ReadAhead::Linear { bytes } => ReadAhead::Linear { bytes: bytes.min(share / 3).max(64 << 10) },
         ReadAhead::Logical { bytes } => ReadAhead::Logical { bytes: bytes.min(share / 3).max(64 << 10) },
     };
-    (options.read.clone().within(workers, MEMORY_MAX / 3), ahead)
+    let mut read = options.read.clone();
+    if set.is_carried() {
+        // A request to object storage costs as much as some MiB: fewer and larger ones.
+        (read.block_size, read.depth) = (read.block_size.max(OBJECT_BLOCK), read.depth.min(OBJECT_DEPTH));
+    }
+    (read.within(workers, MEMORY_MAX / 3), ahead)
 }
+
+/// Bytes of a request to object storage.
+const OBJECT_BLOCK: u32 = 1 << 20;
+/// Such requests in flight for each worker.
+const OBJECT_DEPTH: u32 = 16;
