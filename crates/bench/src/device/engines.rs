@@ -1,14 +1,14 @@
-//! The same pattern by every engine there is, also by those that no job uses.
+//! The same pattern by every engine, including those that no job uses.
 
 use super::super::pattern::{Carrier, Pattern, Sample, Setting, Way};
 use super::super::stats::Repeated;
 use super::options::REPEATS;
-use super::report::EngineRow;
+use super::report::{EngineRow, Limit};
 use super::run::Bench;
 use jobs::Error;
 
 impl Bench<'_> {
-    /// Measures each limit's setting with each engine, in rounds, so that all engines meet the same conditions.
+    /// Measures the setting of each limit with each engine, in rounds, so that all engines meet the same conditions.
     pub(super) fn engines(&mut self) -> Result<(), Error> {
         let engines: Vec<Carrier> = Carrier::ALL.into_iter().filter(|engine| engine.works().is_ok()).collect();
         for engine in Carrier::ALL {
@@ -16,7 +16,7 @@ impl Bench<'_> {
                 self.notes.push(format!("{} does not work here: {why}", engine.name()));
             }
         }
-        let patterns: Vec<Pattern> = self.limits.iter().map(super::report::Limit::pattern).collect();
+        let patterns: Vec<Pattern> = self.limits.iter().map(Limit::pattern).collect();
         for limit in patterns {
             let with = |&engine: &Carrier| Pattern { setting: with_engine(limit.setting, engine), ..limit };
             let patterns: Vec<Pattern> = engines.iter().filter(|engine| engine.goes(limit.way)).map(with).collect();

@@ -123,8 +123,7 @@ impl AioQueue {
             // descriptor stays open as long, because the request holds the handle.
             let started = unsafe { libc::syscall(libc::SYS_io_submit, self.context.0, count, pointers.as_ptr()) };
             match usize::try_from(started) {
-                // Nothing was started, and nothing is wrong: later.
-                Ok(0) => return Ok(()),
+                Ok(0) => return Err(io::ErrorKind::WouldBlock.into()),
                 Ok(started) => {
                     self.taken.drain(..started.min(self.taken.len()));
                     self.started += started;
