@@ -128,6 +128,18 @@ pub struct Setting {
     pub threads: u32,
 }
 
+impl Setting {
+    /// The same with another engine. A mapped file has one access in flight for each thread.
+    #[must_use]
+    pub(crate) const fn by(self, engine: Carrier) -> Self {
+        let depth = match engine {
+            Carrier::Mmap => 1,
+            _ => self.depth,
+        };
+        Self { engine, depth, ..self }
+    }
+}
+
 /// One way of moving bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Pattern {

@@ -12,6 +12,7 @@ use std::os::fd::BorrowedFd;
 use rustix::io::Errno;
 
 use crate::Block;
+use crate::system::last_errno;
 
 /// The system call that works on this system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,10 +163,6 @@ fn mincore(fd: BorrowedFd<'_>, offset: u64, pages: u64, page_size: u64, residenc
     let unmapped = unsafe { libc::munmap(map, len) };
     let held = residency.iter().filter(|&page| page & 1 == 1).count() as u64;
     (status == 0 && unmapped == 0).then_some(held)
-}
-
-fn last_errno() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
 #[cfg(test)]

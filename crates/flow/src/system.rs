@@ -14,3 +14,9 @@ pub(crate) fn sync_data(fd: BorrowedFd<'_>) -> io::Result<()> {
 pub(crate) fn sync_data(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::fs::fcntl_fullfsync(fd)?)
 }
+
+/// Why the last system call of this thread failed, for calls that nobody wraps.
+#[cfg(target_os = "linux")]
+pub(crate) fn last_errno() -> rustix::io::Errno {
+    rustix::io::Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(rustix::io::Errno::IO)
+}

@@ -1,31 +1,28 @@
 //! The same pattern by every engine, including those that no job uses.
 
-use super::super::pattern::{Carrier, Pattern, Sample, Setting, Way};
+use super::super::pattern::{Carrier, Pattern, Sample};
 use super::super::stats::Repeated;
-use super::options::REPEATS;
 use super::report::{EngineRow, Limit};
 use super::run::Bench;
 use jobs::Error;
 
 impl Bench<'_> {
-    /// Measures the setting of each limit with each engine, in rounds, so that all engines meet the same conditions.
+    /// Measures the setting of each limit with each engine.
     pub(super) fn engines(&mut self) -> Result<(), Error> {
-        let engines: Vec<Carrier> = Carrier::ALL.into_iter().filter(|engine| engine.works().is_ok()).collect();
+        let mut engines = Vec::new();
         for engine in Carrier::ALL {
-            if let (false, Err(why)) = (Carrier::JOBS.contains(&engine), engine.works()) {
-                self.notes.push(format!("{} does not work here: {why}", engine.name()));
+            match engine.works() {
+                Ok(()) => engines.push(engine),
+                // The search has told of the others.
+                Err(_) if Carrier::JOBS.contains(&engine) => {}
+                Err(why) => self.notes.push(format!("{} does not work here: {why}", engine.name())),
             }
         }
-        let patterns: Vec<Pattern> = self.limits.iter().map(Limit::pattern).collect();
-        for limit in patterns {
-            let with = |&engine: &Carrier| Pattern { setting: with_engine(limit.setting, engine), ..limit };
+        let limits: Vec<Pattern> = self.limits.iter().map(Limit::pattern).collect();
+        for limit in limits {
+            let with = |&engine: &Carrier| Pattern { setting: limit.setting.by(engine), ..limit };
             let patterns: Vec<Pattern> = engines.iter().filter(|engine| engine.goes(limit.way)).map(with).collect();
-            let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); patterns.len()];
-            for _ in 0..REPEATS {
-                for (pattern, samples) in patterns.iter().zip(&mut samples) {
-                    samples.push(self.measure(pattern)?);
-                }
-            }
+            let samples = self.in_rounds(&patterns)?;
             self.add(&patterns, &samples);
         }
         Ok(())
@@ -45,18 +42,4 @@ impl Bench<'_> {
             });
         }
     }
-}
-
-/// A mapped file has one access in flight for each thread.
-const fn with_engine(setting: Setting, engine: Carrier) -> Setting {
-    let depth = match engine {
-        Carrier::Mmap => 1,
-        _ => setting.depth,
-    };
-    Setting { engine, depth, ..setting }
-}
-
-/// Whether any of the engines can move bytes this way.
-pub(super) fn any_goes(engines: &[Carrier], way: Way) -> bool {
-    engines.iter().any(|engine| engine.goes(way))
 }

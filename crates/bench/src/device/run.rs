@@ -10,8 +10,7 @@ use super::super::pattern::{self, Access, Carrier, Order, Pattern, Sample, Setti
 use super::super::search::{self, SearchSpace};
 use super::super::target::BenchFile;
 use super::super::{Watch, failed};
-use super::engines::any_goes;
-use super::options::{DeviceOptions, PAGE};
+use super::options::{DeviceOptions, PAGE, REPEATS};
 use super::report::{EngineRow, Limit, Tried, Typical, Write};
 use jobs::Error;
 
@@ -89,7 +88,9 @@ impl<'b> Bench<'b> {
         for &access in &options.accesses {
             for &order in &options.orders {
                 for &way in &options.ways {
-                    if self.target.handle(way == Way::Direct).is_ok() && any_goes(&self.engines, way) {
+                    if self.target.handle(way == Way::Direct).is_ok()
+                        && self.engines.iter().any(|engine| engine.goes(way))
+                    {
                         let limit = self.limit(access, order, way)?;
                         self.limits.push(limit);
                     }
@@ -176,6 +177,17 @@ impl<'b> Bench<'b> {
                 Ok(Tried { setting, bytes_per_second })
             })
             .collect()
+    }
+
+    /// Measures each pattern several times, in rounds, so that all of them meet the same conditions.
+    pub fn in_rounds(&mut self, patterns: &[Pattern]) -> Result<Vec<Vec<Sample>>, Error> {
+        let mut samples = vec![Vec::new(); patterns.len()];
+        for _ in 0..REPEATS {
+            for (pattern, samples) in patterns.iter().zip(&mut samples) {
+                samples.push(self.measure(pattern)?);
+            }
+        }
+        Ok(samples)
     }
 
     pub fn measure(&mut self, pattern: &Pattern) -> Result<Sample, Error> {

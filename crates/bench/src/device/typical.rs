@@ -1,8 +1,8 @@
 //! Patterns that databases and tools produce.
 
-use super::super::pattern::{Access, Carrier, Order, Pattern, Sample, Setting, Way};
+use super::super::pattern::{Access, Order, Pattern, Sample, Setting, Way};
 use super::super::stats::Repeated;
-use super::options::{PAGE, REPEATS};
+use super::options::PAGE;
 use super::report::{Limit, Typical};
 use super::run::Bench;
 use jobs::Error;
@@ -28,13 +28,13 @@ pub(super) const TYPICAL: [(&str, Access, Order, Way, u32, u32, u32); 12] = [
 ];
 
 impl Bench<'_> {
-    /// Measures in rounds, so that all patterns meet the same conditions.
+    /// Measures those that the options do not leave out.
     pub(super) fn typical(&mut self) -> Result<(), Error> {
         let Some(&engine) = self.engines.first() else { return Ok(()) };
         let options = self.options;
         let pattern = |&(name, access, order, way, block_size, depth, threads)| {
-            let depth = if engine == Carrier::Mmap { 1 } else { depth };
-            (name, Pattern { access, order, way, setting: Setting { engine, block_size, depth, threads } })
+            let setting = Setting { engine, block_size, depth, threads }.by(engine);
+            (name, Pattern { access, order, way, setting })
         };
         let is_wanted = |pattern: &Pattern| {
             options.accesses.contains(&pattern.access)
@@ -44,15 +44,10 @@ impl Bench<'_> {
                 && engine.goes(pattern.way)
                 && u64::from(pattern.setting.block_size) <= options.size
         };
-        let wanted: Vec<(&'static str, Pattern)> =
-            TYPICAL.iter().map(pattern).filter(|(_, pattern)| is_wanted(pattern)).collect();
-        let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); wanted.len()];
-        for _ in 0..REPEATS {
-            for ((_, pattern), samples) in wanted.iter().zip(&mut samples) {
-                samples.push(self.measure(pattern)?);
-            }
-        }
-        for ((name, pattern), samples) in wanted.into_iter().zip(samples) {
+        let (names, patterns): (Vec<&'static str>, Vec<Pattern>) =
+            TYPICAL.iter().map(pattern).filter(|(_, pattern)| is_wanted(pattern)).unzip();
+        let samples = self.in_rounds(&patterns)?;
+        for ((name, pattern), samples) in names.into_iter().zip(patterns).zip(samples) {
             let row = self.row(name, pattern, &samples);
             self.patterns.push(row);
         }

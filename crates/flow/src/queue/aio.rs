@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 use super::{Completion, OpenQueue, Operation, Queue, Request};
 use crate::Buffer;
+use crate::system::last_errno;
 
 /// The engine of Linux's native asynchronous I/O. For comparison only: no [`Engine`](crate::Engine) stands for it.
 #[derive(Debug, Clone, Copy)]
@@ -223,8 +224,4 @@ fn control_of(request: &mut Request, place: u64) -> Control {
         Operation::Write => Control { opcode: WRITE, ..moved },
         Operation::Sync => Control { opcode: DATA_SYNC, ..control },
     }
-}
-
-fn last_errno() -> Errno {
-    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
 
 use ::bench::device::{DeviceOptions, DeviceReport, Limit, Tried, Write as Written, WriteKind, device};
-use ::bench::pattern::{Access, Carrier, Order, Setting, Way};
+use ::bench::pattern::{Access, Carrier, Order, Pattern, Setting, Way};
+use ::bench::stats::{Latency, Repeated};
 
 use super::args::{self, DeviceArgs, OutputArgs};
 use super::chart::{Axis, Bar, Bars, Chart, Lines, Panel, Series};
@@ -106,44 +107,42 @@ fn text(report: &DeviceReport, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn limits(report: &DeviceReport) -> Table {
-    let figures = ["MB/s", "+-", "requests/s", "p50 us", "p99 us", "tried"];
-    let headings = [&["access", "order", "way", "engine", "block", "depth", "threads"], &figures[..]].concat();
-    let mut table = Table::new(4, &headings);
+    let mut table = measured("tried");
     for limit in &report.limits {
-        let rate = &limit.bytes_per_second;
-        let figures = [
-            megabytes(rate.median),
-            percent(rate.noise()),
-            number(limit.requests_per_second),
-            number(limit.latency.p50_us),
-            number(limit.latency.p99_us),
-            limit.tried.len().to_string(),
-        ];
-        let words = [access(limit.access), order(limit.order), way(limit.way)].map(str::to_owned);
-        table.row(words.into_iter().chain(setting(&limit.setting)).chain(figures));
+        let figures = figures(&limit.bytes_per_second, limit.requests_per_second, &limit.latency);
+        table.row(pattern(&limit.pattern()).into_iter().chain(figures).chain([limit.tried.len().to_string()]));
     }
     table
 }
 
 fn engines(report: &DeviceReport) -> Table {
-    let figures = ["MB/s", "+-", "requests/s", "p50 us", "p99 us", "times the first"];
-    let headings = [&["access", "order", "way", "engine", "block", "depth", "threads"], &figures[..]].concat();
-    let mut table = Table::new(4, &headings);
+    let mut table = measured("times the first");
     for row in &report.engines {
-        let rate = &row.bytes_per_second;
-        let figures = [
-            megabytes(rate.median),
-            percent(rate.noise()),
-            number(row.requests_per_second),
-            number(row.latency.p50_us),
-            number(row.latency.p99_us),
-            number(row.times_first),
-        ];
-        let pattern = &row.pattern;
-        let words = [access(pattern.access), order(pattern.order), way(pattern.way)].map(str::to_owned);
-        table.row(words.into_iter().chain(setting(&pattern.setting)).chain(figures));
+        let figures = figures(&row.bytes_per_second, row.requests_per_second, &row.latency);
+        table.row(pattern(&row.pattern).into_iter().chain(figures).chain([number(row.times_first)]));
     }
     table
+}
+
+/// An empty table of whole patterns, with one more column at the end.
+fn measured(last: &str) -> Table {
+    let words = ["access", "order", "way", "engine", "block", "depth", "threads"];
+    Table::new(4, &[&words[..], &["MB/s", "+-", "requests/s", "p50 us", "p99 us", last]].concat())
+}
+
+fn pattern(pattern: &Pattern) -> Vec<String> {
+    let words = [access(pattern.access), order(pattern.order), way(pattern.way)].map(str::to_owned);
+    words.into_iter().chain(setting(&pattern.setting)).collect()
+}
+
+fn figures(rate: &Repeated, requests_per_second: f64, latency: &Latency) -> [String; 5] {
+    [
+        megabytes(rate.median),
+        percent(rate.noise()),
+        number(requests_per_second),
+        number(latency.p50_us),
+        number(latency.p99_us),
+    ]
 }
 
 fn patterns(report: &DeviceReport) -> Table {
