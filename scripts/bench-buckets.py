@@ -18,6 +18,7 @@ import urllib.request
 import innokit
 import innokit.ray
 import polars
+from pairs import pairs, seconds
 
 REPOSITORY = pathlib.Path(os.environ["INNOKIT_REPOSITORY"])
 # The S3 server and the Spark cluster of the tests.
@@ -33,18 +34,11 @@ LATENCY_MS = 20
 CONNECTIONS = 16
 
 
-def seconds(work):
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
-
-
 def row(name, ours, peer):
-    """Prints the medians of the ratios of pairs, after one run of each that is not counted."""
-    ours(), peer()
-    pairs = [(seconds(ours), seconds(peer)) for _ in range(PAIRS)]
-    ratio = statistics.median(mine / theirs for mine, theirs in pairs)
-    mine, theirs = (statistics.median(column) for column in zip(*pairs))
+    """Prints the medians of pairs and of their ratios."""
+    taken = pairs(ours, peer, PAIRS)
+    ratio = statistics.median(mine / theirs for mine, theirs in taken)
+    mine, theirs = (statistics.median(column) for column in zip(*taken))
     print(f"| {name} | {mine:.2f} | {theirs:.2f} | {ratio:.2f} | {1 / ratio:.2f} |", flush=True)
 
 
@@ -191,15 +185,14 @@ def many(buckets, spark, ray):
     def by_ray(parts=4):
         return verdict_of(map(json.loads, ray.get([part_of.remote(number, parts) for number in range(1, parts + 1)])))
 
+    def checks(**options):
+        return spark.read.format("innodb_check").options(**options).load(MANY)
+
     def by_spark():
-        checks = lambda **options: spark.read.format("innodb_check").options(**options).load(MANY)  # noqa: E731
         files = checks(files="true").where("unit = 'pages'").selectExpr("count(distinct path) files", "sum(pages) pages")
         [sums] = files.collect()
         found = {(one.path, one.page, one.reason) for one in checks().collect()}
         return sums.files, sums.pages, found
-
-    def spark_once():
-        spark.read.format("innodb_check").load(MANY).collect()
 
     by_cli = by_command()
     assert by_cli[0] == FILES and {pathlib.Path(path).name for path, _, _ in by_cli[2]} == {f"t{number:05}.ibd" for number in DAMAGED}, by_cli
@@ -207,7 +200,7 @@ def many(buckets, spark, ray):
         assert other == by_cli, (name, other, by_cli)
     print(f"The command line, Spark and Ray agree: {by_cli[0]} files, {by_cli[1]} pages, {len(by_cli[2])} findings")
     heading(f"A check of {FILES} objects, the command line against")
-    row("Spark, two workers of one core", by_command, spark_once)
+    row("Spark, two workers of one core", by_command, lambda: checks().collect())
     row("Ray, two workers", by_command, by_ray)
 
 

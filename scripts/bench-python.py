@@ -14,6 +14,7 @@ import pandas
 import polars
 import pyarrow
 import sqlalchemy
+from pairs import pairs
 
 DATADIR, SOCKET, ROWS, PAIRS = pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 TABLE = "bench.rows"
@@ -21,17 +22,9 @@ QUERY = f"SELECT * FROM bench.`rows` WHERE id < {ROWS}"
 FILE = DATADIR / "bench" / "rows.ibd"
 
 
-def seconds(work):
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
-
-
 def compare(name, ours, peer):
-    """One row: the medians of the ratios of pairs, after one run of each that is not counted."""
-    ours(), peer()
-    ratios = [seconds(ours) / seconds(peer) for _ in range(PAIRS)]
-    ratio = statistics.median(ratios)
+    """One row: the median of the ratios of pairs."""
+    ratio = statistics.median(mine / theirs for mine, theirs in pairs(ours, peer, PAIRS))
     print(f"| {name} | {ratio:.2f} | {1 / ratio:.1f} |", flush=True)
 
 
