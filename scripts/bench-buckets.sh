@@ -2,7 +2,7 @@
 # Reads a bucket with everything that can, and compares: bench-buckets.sh [DATA] (default target/bench).
 #
 # The bucket is on a real S3 server of this machine, so the server takes its share of the two cores. It has one object of 1.7 GB, a table of
-# 9,000,000 rows (scripts/make-rows-data.sh), and 10,000 tablespaces of some 150 KiB, three of which are damaged. Needs 8 GB of disk, Go and curl.
+# 9,000,000 rows (scripts/make-rows-data.sh), and 10,000 tablespaces of some 330 KiB, three of which are damaged. Needs 8 GB of disk, Go and curl.
 # PAIRS=5 and PARTS='download many table' can be set.
 #
 #   download   a check of the large object against plain parallel downloads of it, also with 20 ms of latency; its requests and its memory
