@@ -165,6 +165,7 @@ impl BlockFollower {
             return refused(format!("the block of LSN {end} cannot be cut off there"));
         }
         self.append(full, cut_off)?;
+        self.live.close_before(self.segment.next());
         self.status.bytes += end.0 - self.groups.at.0;
         let (mtrs, loads) = self.groups.take(end);
         self.unlogged.extend(loads);
@@ -278,7 +279,7 @@ impl BlockFollower {
 
     /// The log no longer matches what was read from it: the server has recovered in between, or this is another history.
     fn reconsider(&mut self) -> Result<Look> {
-        self.live.forget();
+        self.live.close_all_but(self.segment.next());
         self.refresh()?;
         let gap = history::compare(&self.dir, &mut self.live, &self.headers)?;
         if let Some(gap) = gap {
@@ -303,6 +304,7 @@ impl BlockFollower {
         self.segment = begin(&self.dir, &self.headers, segment, Some((gap, at)), self.segment_size)?;
         self.groups = Groups::new(self.segment.name().start);
         self.pending.clear();
+        self.live.close_all_but(self.segment.next());
         disabled::forget(&self.dir)?;
         (self.rest, self.seen, self.missing_since) = (None, None, None);
         self.status.gaps += 1;

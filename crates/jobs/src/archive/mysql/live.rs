@@ -68,7 +68,10 @@ pub(super) struct Headers {
 #[derive(Debug)]
 pub(super) struct LiveBlocks {
     datadir: PathBuf,
+    /// The file read last.
     file: Option<LiveFile>,
+    /// Files read before it that have blocks which are not archived yet. The server may remove them at any time.
+    earlier: Vec<LiveFile>,
     /// The file may have another use now: the next read looks for it again.
     is_stale: bool,
 }
@@ -76,7 +79,7 @@ pub(super) struct LiveBlocks {
 impl LiveBlocks {
     /// Opens the log of a datadir and reads its headers.
     pub fn open(datadir: &Path) -> Result<(Self, Headers)> {
-        let live = Self { datadir: datadir.to_path_buf(), file: None, is_stale: false };
+        let live = Self { datadir: datadir.to_path_buf(), file: None, earlier: Vec::new(), is_stale: false };
         let headers = live.headers()?;
         Ok((live, headers))
     }
@@ -137,8 +140,14 @@ impl LiveBlocks {
         if self.is_stale || !self.file.as_ref().is_some_and(has) {
             let files = log_files(&self.datadir).into_iter().rev().chain(self.spare_files());
             let found = files.filter_map(|path| LiveFile::open(&path)).find(has);
+            self.earlier.extend(self.file.take());
+            if let Some(LiveFile { parsed: now, .. }) = &found {
+                let is_other = |file: &LogFile| file.log_uuid == now.log_uuid && file.start_lsn != now.start_lsn;
+                self.earlier.retain(|file| is_other(&file.parsed));
+            }
             // A file that the server has removed meanwhile stays readable while it is open.
-            self.file = found.or_else(|| self.file.take_if(|file| has(file)));
+            let removed = || Some(self.earlier.swap_remove(self.earlier.iter().position(has)?));
+            self.file = found.or_else(removed);
             self.is_stale = false;
         }
         let Some(file) = &self.file else { return Ok(Vec::new()) };
@@ -151,6 +160,18 @@ impl LiveBlocks {
     fn spare_files(&self) -> impl Iterator<Item = PathBuf> + use<> {
         let entries = std::fs::read_dir(self.datadir.join(REDO_DIR)).into_iter().flatten().flatten();
         entries.map(|entry| entry.path()).filter(|path| path.to_string_lossy().ends_with(SPARE))
+    }
+
+    /// Closes the files that are read and lie before `lsn`.
+    pub fn close_before(&mut self, lsn: Lsn) {
+        self.earlier.retain(|file| lsn < file.parsed.end_lsn());
+    }
+
+    /// Closes all files but the one that has the block at `lsn`: what the others hold may be another history's.
+    pub fn close_all_but(&mut self, lsn: Lsn) {
+        self.earlier.extend(self.file.take());
+        self.earlier.retain(|file| file.has(lsn));
+        self.is_stale = true;
     }
 
     /// Makes the next read look for the file again: the server may have put it to another use.
