@@ -4,7 +4,7 @@
 # Every comparison is in pairs, A B A B ..., in one run; what is printed is the median of the pairs' ratios, because the
 # machine's speed drifts and bare seconds mean little. "cold" needs root: the page cache is dropped before every command.
 # PAIRS=7 and PARTS='hot cold small_files cpu_per_gib table scan rows recover device' can be set; `device` alone needs neither
-# servers nor their data, `table` and `scan` need the fragmented tables only, `rows` its own tables, `recover` the crashed datadirs.
+# servers nor their data, `table` needs the fragmented tables only, `rows` its own, `scan` both, `recover` the crashed datadirs.
 # INNOKIT names another binary: `rows` compares Parquet too where it is built with that feature.
 # shellcheck disable=SC2016 # backticks are Markdown here
 set -euo pipefail
@@ -25,7 +25,7 @@ parts="${PARTS:-hot cold small_files cpu_per_gib table scan rows recover device}
 if [ "$parts" != device ]; then
     "$here/install-servers.sh"
     case " $parts " in *' table '* | *' scan '*) "$here/make-frag-data.sh" "$data" ;; esac
-    case " $parts " in *' rows '*) "$here/make-rows-data.sh" "$data" ;; esac
+    case " $parts " in *' rows '* | *' scan '*) "$here/make-rows-data.sh" "$data" ;; esac
     case " $parts " in *' recover '*) read -ra kinds <<<"${RECOVER_KINDS:-mariadb mysql}" && "$here/make-crash-data.sh" "$data" "${kinds[@]}" ;; esac
     case " $parts " in *' hot '* | *' cold '* | *' small_files '* | *' cpu_per_gib '*)
         "$here/install-bench-tools.sh"
@@ -380,8 +380,9 @@ share_of_device_in_recovery() {
     done
 }
 
-# Every kind of read-ahead on MySQL's fragmented table, and on an aged one.
+# Every kind of read-ahead, ours and the servers' beside it; then ours alone on MySQL's fragmented table and on an aged one.
 scan() {
+    python3 "$here/bench-scan.py" "$data" "$pairs" "$innokit"
     say
     say '### `innokit bench scan`'
     say
