@@ -3,8 +3,9 @@
 #
 # Every comparison is in pairs, A B A B ..., in one run; what is printed is the median of the pairs' ratios, because the
 # machine's speed drifts and bare seconds mean little. "cold" needs root: the page cache is dropped before every command.
-# PAIRS=7 and PARTS='hot cold small_files cpu_per_gib table scan rows recover device' can be set; `device` alone needs neither
-# servers nor their data, `table` needs the fragmented tables only, `rows` its own, `scan` both, `recover` the crashed datadirs.
+# PAIRS=7 and PARTS='hot cold small_files cpu_per_gib table scan rows recover device throttled' can be set; `device` alone needs neither
+# servers nor their data, `table` needs the fragmented tables only, `rows` its own, `scan` and `throttled` both, `recover` the crashed datadirs.
+# THROTTLED='simulated devices memory' can be set, for parts of `throttled`.
 # INNOKIT names another binary: `rows` compares Parquet too where it is built with that feature.
 # shellcheck disable=SC2016 # backticks are Markdown here
 set -euo pipefail
@@ -21,12 +22,12 @@ trap 'rm -rf "$work"' EXIT
 # shellcheck source=scripts/pairs.sh
 . "$here/pairs.sh"
 
-parts="${PARTS:-hot cold small_files cpu_per_gib table scan rows recover device}"
+parts="${PARTS:-hot cold small_files cpu_per_gib table scan rows recover device throttled}"
 if [ "$parts" != device ]; then
     "$here/install-servers.sh"
-    case " $parts " in *' table '* | *' scan '*) "$here/make-frag-data.sh" "$data" ;; esac
-    case " $parts " in *' rows '* | *' scan '*) "$here/make-rows-data.sh" "$data" ;; esac
-    case " $parts " in *' recover '*) read -ra kinds <<<"${RECOVER_KINDS:-mariadb mysql}" && "$here/make-crash-data.sh" "$data" "${kinds[@]}" ;; esac
+    case " $parts " in *' table '* | *' scan '* | *' throttled '*) "$here/make-frag-data.sh" "$data" ;; esac
+    case " $parts " in *' rows '* | *' scan '* | *' throttled '*) "$here/make-rows-data.sh" "$data" ;; esac
+    case " $parts " in *' recover '* | *' throttled '*) read -ra kinds <<<"${RECOVER_KINDS:-mariadb mysql}" && "$here/make-crash-data.sh" "$data" "${kinds[@]}" ;; esac
     case " $parts " in *' hot '* | *' cold '* | *' small_files '* | *' cpu_per_gib '*)
         "$here/install-bench-tools.sh"
         "$here/make-bench-data.sh" "$data"
@@ -389,6 +390,15 @@ scan() {
     "$innokit" bench scan --progress never --rounds "$pairs" "$data/.frag/mysql/bench/frag.ibd" | sed 's/^/    /'
     say
     "$innokit" bench scan --progress never --rounds "$pairs" --aged 1G "$data" | sed 's/^/    /'
+}
+
+# Devices that the kernel makes slow, two devices at once, and a file larger than memory.
+throttled() {
+    if [ ! -w /sys/fs/cgroup/blkio ] || [ ! -w /sys/fs/cgroup/memory ]; then
+        say 'Not measured on a slow device: it takes root and control groups of version 1.'
+        return
+    fi
+    python3 "$here/bench-throttled.py" "$data" "$pairs" "$innokit" "${THROTTLED:-simulated devices memory}"
 }
 
 # The median, and the lowest and the highest, of one number a line.
