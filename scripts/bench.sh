@@ -3,9 +3,9 @@
 #
 # Every comparison is in pairs, A B A B ..., in one run; what is printed is the median of the pairs' ratios, because the
 # machine's speed drifts and bare seconds mean little. "cold" needs root: the page cache is dropped before every command.
-# PAIRS=7 and PARTS='hot cold small_files cpu_per_gib table scan rows recover device throttled' can be set; `device` alone needs neither
-# servers nor their data, `table` needs the fragmented tables only, `rows` its own, `scan` and `throttled` both, `recover` the crashed datadirs.
-# THROTTLED='simulated devices memory' can be set, for parts of `throttled`.
+# PAIRS=7 and PARTS='hot cold small_files cpu_per_gib table scan cores rows recover device throttled' can be set; `device` alone needs
+# neither servers nor their data, `table` needs the fragmented tables only, `rows` its own, `scan` and `cores` both, `recover` the crashed
+# datadirs, `throttled` all three. THROTTLED='simulated devices memory' names its parts.
 # INNOKIT names another binary: `rows` compares Parquet too where it is built with that feature.
 # shellcheck disable=SC2016 # backticks are Markdown here
 set -euo pipefail
@@ -22,11 +22,11 @@ trap 'rm -rf "$work"' EXIT
 # shellcheck source=scripts/pairs.sh
 . "$here/pairs.sh"
 
-parts="${PARTS:-hot cold small_files cpu_per_gib table scan rows recover device throttled}"
+parts="${PARTS:-hot cold small_files cpu_per_gib table scan cores rows recover device throttled}"
 if [ "$parts" != device ]; then
     "$here/install-servers.sh"
-    case " $parts " in *' table '* | *' scan '* | *' throttled '*) "$here/make-frag-data.sh" "$data" ;; esac
-    case " $parts " in *' rows '* | *' scan '* | *' throttled '*) "$here/make-rows-data.sh" "$data" ;; esac
+    case " $parts " in *' table '* | *' scan '* | *' cores '* | *' throttled '*) "$here/make-frag-data.sh" "$data" ;; esac
+    case " $parts " in *' rows '* | *' scan '* | *' cores '* | *' throttled '*) "$here/make-rows-data.sh" "$data" ;; esac
     case " $parts " in *' recover '* | *' throttled '*) read -ra kinds <<<"${RECOVER_KINDS:-mariadb mysql}" && "$here/make-crash-data.sh" "$data" "${kinds[@]}" ;; esac
     case " $parts " in *' hot '* | *' cold '* | *' small_files '* | *' cpu_per_gib '*)
         "$here/install-bench-tools.sh"
@@ -391,6 +391,9 @@ scan() {
     say
     "$innokit" bench scan --progress never --rounds "$pairs" --aged 1G "$data" | sed 's/^/    /'
 }
+
+# One worker and two on the same table.
+cores() { python3 "$here/bench-cores.py" "$data" "$pairs" "$innokit"; }
 
 # Devices that the kernel makes slow, two devices at once, and a file larger than memory.
 throttled() {
