@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 import socket
-import statistics
 import subprocess
 import sys
 import threading
@@ -18,7 +17,7 @@ import urllib.request
 import innokit
 import innokit.ray
 import polars
-from pairs import pairs, seconds
+from pairs import medians, pairs, seconds
 
 REPOSITORY = pathlib.Path(os.environ["INNOKIT_REPOSITORY"])
 # The S3 server and the Spark cluster of the tests.
@@ -36,9 +35,7 @@ CONNECTIONS = 16
 
 def row(name, ours, peer):
     """Prints the medians of pairs and of their ratios."""
-    taken = pairs(ours, peer, PAIRS)
-    ratio = statistics.median(mine / theirs for mine, theirs in taken)
-    mine, theirs = (statistics.median(column) for column in zip(*taken))
+    mine, theirs, ratio = medians(pairs(ours, peer, PAIRS))
     print(f"| {name} | {mine:.2f} | {theirs:.2f} | {ratio:.2f} | {1 / ratio:.2f} |", flush=True)
 
 

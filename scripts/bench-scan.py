@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import sys
 
-from pairs import seconds
+from pairs import drop_caches, seconds
 
 DATA, ROUNDS, INNOKIT = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 SERVER = pathlib.Path(__file__).with_name("server.sh")
@@ -32,11 +32,6 @@ def server(kind, command, datadir, *arguments):
     return done.stdout
 
 
-def drop_caches():
-    os.sync()
-    pathlib.Path("/proc/sys/vm/drop_caches").write_text("3")
-
-
 def cpu_seconds(pid):
     """Of a process so far, user and system."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -52,7 +47,7 @@ def counters(kind, datadir):
 
 
 def scanned_by_server(kind, datadir, table, column, options):
-    """One scan by a server that has just started: what `ours` yields, and its seconds of processor time."""
+    """One scan by a server that has just started: figures like ours, the pages that it read ahead, and its seconds of processor time."""
     common = [f"--innodb-buffer-pool-size={POOL}", "--innodb-buffer-pool-load-at-startup=OFF", "--innodb-buffer-pool-dump-at-shutdown=OFF"]
     statement = f"SELECT COUNT(*), SUM(LENGTH({column})) FROM bench.`{table}` FORCE INDEX (PRIMARY)"
     server(kind, "start", datadir, *common, *options)

@@ -14,11 +14,11 @@ import json
 import os
 import pathlib
 import shutil
-import statistics
 import subprocess
 import sys
+import tempfile
 
-from pairs import pairs
+from pairs import drop_caches, medians, pairs
 
 DATA, ROUNDS, INNOKIT = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 PARTS = sys.argv[4].split()
@@ -84,11 +84,6 @@ def device_of(path):
     return (disk / "dev").read_text().strip()
 
 
-def drop_caches():
-    os.sync()
-    pathlib.Path("/proc/sys/vm/drop_caches").write_text("3")
-
-
 # Simulated and throttled
 
 
@@ -147,9 +142,7 @@ def simulated():
     for limits, benches in CASES:
         print(f"\n### Simulated and throttled: {limits} a second, medians of {ROUNDS} rounds\n")
         print("| bench | requests | simulated, s | throttled, s | throttled / simulated |\n|---|---|---|---|---|")
-        folder = DATA / ".throttled"
-        folder.mkdir(exist_ok=True)
-        with Group("blkio") as group:
+        with tempfile.TemporaryDirectory(dir=DATA) as folder, Group("blkio") as group:
             group.throttle(device_of(DATA), limits)
 
             def bench(name, *arguments):
@@ -157,9 +150,8 @@ def simulated():
                 return json.loads(group.run(*command, *arguments))
 
             for rows in benches:
-                for words, requests, expected, took in rows(bench, folder):
+                for words, requests, expected, took in rows(bench, pathlib.Path(folder)):
                     print(f"| {words} | {requests:,} | {expected:.2f} | {took:.2f} | {took / expected:.2f} |", flush=True)
-        shutil.rmtree(folder)
 
 
 # Two devices
@@ -190,9 +182,11 @@ def loop_device(image, files):
 def devices():
     """The slow one has a third of the bytes and of the speed, so both alone take equally long."""
     frag, rows = DATA / ".frag/mysql/bench/frag.ibd", DATA / ".rows/mysql/bench/rows.ibd"
-    folder = DATA / ".devices"
-    folder.mkdir()
-    with loop_device(folder / "fast", [frag, rows]) as (fast, on_fast), loop_device(folder / "slow", [rows]) as (slow, on_slow), Group("blkio") as group:
+    with contextlib.ExitStack() as stack:
+        folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(dir=DATA)))
+        fast, on_fast = stack.enter_context(loop_device(folder / "fast", [frag, rows]))
+        slow, on_slow = stack.enter_context(loop_device(folder / "slow", [rows]))
+        group = stack.enter_context(Group("blkio"))
         group.throttle(fast, Limits(bytes=400 * MIB))
         group.throttle(slow, Limits(bytes=170 * MIB))
 
@@ -203,15 +197,13 @@ def devices():
 
             return run
 
-        print("\n### `innokit check` of files on two devices, 419 and 178 MB a second, together and one after the other\n")
+        print("\n### `innokit check` of files on two devices, 419 and 178 MB a second, together and each alone\n")
         print("| what | seconds | together / this |\n|---|---|---|")
         both = check(on_fast, on_slow)
         for words, alone in (("the fast one alone", check(on_fast)), ("the slow one alone", check(on_slow))):
-            taken = pairs(both, alone, ROUNDS)
-            ratio = statistics.median(together / one for together, one in taken)
-            print(f"| {words} | {statistics.median(one for _, one in taken):.1f} | {ratio:.2f} |", flush=True)
-        print(f"| together | {statistics.median(together for together, _ in taken):.1f} | |")
-    folder.rmdir()
+            together, one, ratio = medians(pairs(both, alone, ROUNDS))
+            print(f"| {words} | {one:.1f} | {ratio:.2f} |", flush=True)
+        print(f"| together | {together:.1f} | |")
 
 
 # Little memory
@@ -228,8 +220,7 @@ def memory():
         print("| against | innokit, s | peer, s | wall, innokit / peer | times as fast |\n|---|---|---|---|---|")
         for name, command in peers:
             taken = pairs(lambda: group.run(INNOKIT, "check", "--progress", "never", file), lambda: group.run(*command), ROUNDS)
-            ratio = statistics.median(ours / theirs for ours, theirs in taken)
-            ours, theirs = (statistics.median(column) for column in zip(*taken))
+            ours, theirs, ratio = medians(taken)
             print(f"| {name} | {ours:.2f} | {theirs:.2f} | {ratio:.2f} | {1 / ratio:.1f} |", flush=True)
 
 

@@ -27,7 +27,8 @@ if [ "$parts" != device ]; then
     "$here/install-servers.sh"
     case " $parts " in *' table '* | *' scan '* | *' cores '* | *' throttled '*) "$here/make-frag-data.sh" "$data" ;; esac
     case " $parts " in *' rows '* | *' scan '* | *' cores '* | *' throttled '*) "$here/make-rows-data.sh" "$data" ;; esac
-    case " $parts " in *' recover '* | *' throttled '*) read -ra kinds <<<"${RECOVER_KINDS:-mariadb mysql}" && "$here/make-crash-data.sh" "$data" "${kinds[@]}" ;; esac
+    case " $parts " in *' recover '*) read -ra kinds <<<"${RECOVER_KINDS:-mariadb mysql}" && "$here/make-crash-data.sh" "$data" "${kinds[@]}" ;; esac
+    case " $parts " in *' throttled '*) "$here/make-crash-data.sh" "$data" mariadb ;; esac
     case " $parts " in *' hot '* | *' cold '* | *' small_files '* | *' cpu_per_gib '*)
         "$here/install-bench-tools.sh"
         "$here/make-bench-data.sh" "$data"

@@ -1,5 +1,8 @@
 """Paired timing for the Python scripts behind docs/benchmarks.md, as pairs.sh is for the others."""
 
+import os
+import pathlib
+import statistics
 import time
 
 
@@ -13,3 +16,14 @@ def pairs(ours, peer, count):
     """The seconds of both, in turn, after one run of each that is not counted."""
     ours(), peer()
     return [(seconds(ours), seconds(peer)) for _ in range(count)]
+
+
+def medians(taken):
+    """Of pairs: of both sides' seconds, and of the ratios."""
+    ratio = statistics.median(mine / theirs for mine, theirs in taken)
+    return (*(statistics.median(column) for column in zip(*taken)), ratio)
+
+
+def drop_caches():
+    os.sync()
+    pathlib.Path("/proc/sys/vm/drop_caches").write_text("3")
