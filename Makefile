@@ -1,5 +1,5 @@
 # What a contributor runs. Each target installs what it needs (Debian, as root; other systems: see README.md).
-.PHONY: demo test test-ecosystem fetch wheel test-wheel test-arm soak fuzz lint bench servers readers cloud fixtures datadirs dist test-dist
+.PHONY: demo test test-ecosystem fetch wheel test-wheel test-arm test-nodes soak fuzz lint bench servers readers cloud fixtures datadirs dist test-dist
 
 CARGO ?= cargo
 DATADIRS ?= target/datadirs
@@ -27,6 +27,9 @@ test-wheel: ## build it twice, compare, and install it in clean systems (`make t
 
 test-arm: ## the tests that need no server, built for AArch64 and run under emulation: make test-arm CRATES="format flow" (all if not given)
 	INNOKIT_ARM_CRATES="$(CRATES)" scripts/test-arm.sh
+
+test-nodes: ## what concerns memory nodes (NUMA), in an emulated machine that has two
+	scripts/test-nodes.sh
 
 soak: servers datadirs ## the random parts of the tests again and again, for SECONDS: make soak SECONDS=3600
 	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) scripts/soak.sh $(or $(SECONDS),600)

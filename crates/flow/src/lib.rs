@@ -52,6 +52,8 @@ mod files;
 mod gather;
 pub mod lock;
 pub mod log_writer;
+#[cfg_attr(not(target_os = "linux"), path = "nodes_unknown.rs")]
+mod nodes;
 mod options;
 mod plan;
 #[cfg_attr(not(target_os = "linux"), path = "priority_unknown.rs")]

@@ -4,6 +4,8 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use crate::nodes::Nodes;
+
 /// Items shared by several workers. Each takes the next one when it is free.
 #[derive(Debug)]
 pub struct WorkList<'i, T> {
@@ -33,7 +35,15 @@ impl<'i, T> WorkList<'i, T> {
 
 /// Runs `f(0)` to `f(n - 1)`, each on its own thread (the first on the caller's), and returns their results in that order. A worker's panic
 /// continues in the caller once all workers have ended. Without workers, there are no results.
+///
+/// On a machine with several memory nodes (NUMA), the workers are spread over those whose processors the caller may use. Each stays on the
+/// processors of one node while it runs, so what it allocates and touches stays near.
 pub fn run_workers<T: Send>(n: usize, f: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let nodes = Nodes::here();
+    let f = |worker| {
+        let _stay = nodes.as_ref().map(|nodes| nodes.stay(worker));
+        f(worker)
+    };
     let f = &f;
     thread::scope(|scope| {
         let others: Vec<_> = (1..n).map(|worker| scope.spawn(move || f(worker))).collect();
