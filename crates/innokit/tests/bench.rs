@@ -96,7 +96,11 @@ fn one_simulated_device_is_described_the_same_way_to_every_bench() {
         (report["bytes"].as_f64().expect("bytes"), clocked[0]["requests"].as_f64().expect("requests"));
     let seconds: Vec<f64> = clocked.iter().filter_map(|row| row["seconds"].as_f64()).collect();
     assert!((seconds[0] - (bytes / 1_048_576.0 + requests * 0.001)).abs() < 0.01, "{seconds:?}");
-    assert!(seconds.windows(2).all(|pair| pair[1] <= pair[0]), "{seconds:?}");
+    let settings: Vec<_> = clocked.iter().map(|row| (row["block_size"].as_u64(), row["depth"].as_u64())).collect();
+    let expected =
+        [(64 << 10, 1), (1 << 20, 1), (1 << 20, 8), (64 << 10, 8)].map(|(block, depth)| (Some(block), Some(depth)));
+    assert_eq!(settings, expected, "step by step, then what was asked for");
+    assert!(seconds[..3].windows(2).all(|pair| pair[1] <= pair[0]), "{seconds:?}");
     let scan = [&["scan", "--rounds=1", "--index=a_b"], &device[..]].concat();
     let report = document(&bench(&scan, &file));
     assert_eq!(described(&report["indexes"][0]["simulated"]), (1000.0, 8.0, 1_048_576.0, 10_000.0, 3e6));

@@ -8,6 +8,7 @@ mod pieces;
 mod plan;
 mod report;
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -355,8 +356,7 @@ impl Bench<'_> {
     fn simulated(&mut self) -> Result<Option<SimulatedCheck>, Error> {
         let (Some(sim), Some(format)) = (&self.options.sim, self.format()?) else { return Ok(None) };
         let mut rows: Vec<SimulatedCheckRow> = Vec::new();
-        let wide = sim.parallel.clamp(DEPTH, 1024);
-        for (block_size, depth) in [(64 << 10, 1), (BLOCK, 1), (BLOCK, DEPTH), (BLOCK, wide)] {
+        for (block_size, depth) in self.simulated_settings(sim) {
             self.watch.step(format!("simulated: {} KiB x {depth}", block_size >> 10), self.done, self.expected)?;
             let file = fs::File::open(self.path).map_err(failed(self.path, "opening"))?;
             let read = ReadOptions { io: flow::IoMode::Direct, block_size, depth, ..ReadOptions::default() };
@@ -374,6 +374,18 @@ impl Bench<'_> {
             });
         }
         Ok(Some(SimulatedCheck { device: SimulatedDevice::of(sim), rows }))
+    }
+
+    /// Block sizes and requests in flight: step by step to as many as the device is wide, then what else was asked for.
+    fn simulated_settings(&self, sim: &SimOptions) -> Vec<(u32, u32)> {
+        let wide = sim.parallel.clamp(DEPTH, 1024);
+        let mut settings = vec![(64 << 10, 1), (BLOCK, 1), (BLOCK, DEPTH), (BLOCK, wide)];
+        for &depth in &self.options.depths {
+            settings.extend(self.options.block_sizes.iter().map(|block_size| (*block_size, depth)));
+        }
+        let mut known = HashSet::new();
+        settings.retain(|setting| known.insert(*setting));
+        settings
     }
 
     fn time_row(
