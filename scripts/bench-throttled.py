@@ -19,6 +19,7 @@ import sys
 import tempfile
 
 from pairs import drop_caches, medians, pairs
+from simulated import rows_of
 
 DATA, ROUNDS, INNOKIT = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 PARTS = sys.argv[4].split()
@@ -87,54 +88,30 @@ def device_of(path):
 # Simulated and throttled
 
 
-def check_rows(bench, folder):
+def check_document(bench, folder):
     part = folder / "part.ibd"
     with open(DATA / ".frag/mysql/bench/frag.ibd", "rb") as whole:
         part.write_bytes(whole.read(128 * MIB))
-    found = bench("check", "--no-peers", "--seconds", "0.05", "--workers", "1", "--block-sizes", "64K", "--depth", "1", part)
-    real = {}
-    for row in found["table"]:
-        if row["way"] == "direct":
-            real[row["block_size"], row["depth"]] = found["bytes"] / row["bytes_per_second"]["median"]
-    for row in found["simulated"]["rows"]:
-        key = row["block_size"], row["depth"]
-        if key in real:
-            yield f"check, blocks of {key[0] >> 10}K", row["requests"], row["seconds"], real[key]
+    return bench("check", "--no-peers", "--seconds", "0.05", "--workers", "1", "--block-sizes", "64K", "--depth", "1", part)
 
 
-def scan_rows(bench, _):
-    (index,) = bench("scan", "--index", "a", DATA / ".frag/mysql/bench/frag.ibd")["indexes"]
-    real = {row["policy"]: row["seconds"]["median"] for row in index["rows"] if row["way"] == "direct"}
-    for row in index["simulated"]["rows"]:
-        yield f"scan, {row['policy']}", row["requests"], row["seconds"], real[row["policy"]]
+def scan_document(bench, _):
+    return bench("scan", "--index", "a", DATA / ".frag/mysql/bench/frag.ibd")
 
 
-def recover_rows(bench, folder):
-    found = bench("recover", "--on-device", folder, DATA / ".crash/mariadb")
-    for row in found["steps"]:
-        simulated = row["simulated"]
-        if simulated:
-            requests = simulated["reads"] + simulated["writes"]
-            yield f"recover, {row['step']}", requests, simulated["seconds"], row["seconds"]["median"]
+def recover_document(bench, folder):
+    return bench("recover", "--on-device", folder, DATA / ".crash/mariadb")
 
 
-#: What is filled in recycled space, in the document's simulated rows and in its measured ones.
-FILLS = {"nothing": "naive", "first_touch": "zero_fill", "whole": "whole"}
-
-
-def log_rows(bench, folder):
-    found = bench("log", "--callers", "1", "--seconds", "0.5", folder)
-    real = {row["method"]: row["commits_per_second"]["median"] for row in found["one_caller"] if row["ground"] == "recycled"}
-    for row in found["simulated"]["commits"]:
-        method = FILLS[row["fill"]]
-        yield f"log, {method}", row["writes"] + row["syncs"] + row["hidden_reads"], row["seconds"], row["commits"] / real[method]
+def log_document(bench, folder):
+    return bench("log", "--callers", "1", "--seconds", "0.5", folder)
 
 
 #: Benches and limits: much I/O takes a faster device.
 CASES = [
-    (Limits(requests=2000), (check_rows, scan_rows, log_rows)),
-    (Limits(bytes=50 * MIB), (check_rows, scan_rows, log_rows)),
-    (Limits(bytes=400 * MIB), (recover_rows,)),
+    (Limits(requests=2000), (check_document, scan_document, log_document)),
+    (Limits(bytes=50 * MIB), (check_document, scan_document, log_document)),
+    (Limits(bytes=400 * MIB), (recover_document,)),
 ]
 
 
@@ -149,8 +126,8 @@ def simulated():
                 command = [INNOKIT, "bench", name, "--json", "--progress", "never", "--rounds", str(ROUNDS), *limits.model()]
                 return json.loads(group.run(*command, *arguments))
 
-            for rows in benches:
-                for words, requests, expected, took in rows(bench, pathlib.Path(folder)):
+            for document in benches:
+                for words, requests, expected, took in rows_of(document(bench, pathlib.Path(folder))):
                     print(f"| {words} | {requests:,} | {expected:.2f} | {took:.2f} | {took / expected:.2f} |", flush=True)
 
 

@@ -5,7 +5,8 @@
 # machine's speed drifts and bare seconds mean little. "cold" needs root: the page cache is dropped before every command.
 # PAIRS=7 and PARTS='hot cold small_files cpu_per_gib table scan cores rows recover device throttled' can be set; `device` alone needs
 # neither servers nor their data, `table` needs the fragmented tables only, `rows` its own, `scan` and `cores` both, `recover` the crashed
-# datadirs, `throttled` all three. THROTTLED='simulated devices memory' names its parts.
+# datadirs, `throttled` all three. THROTTLED='simulated wide devices memory' names its parts.
+# FAST_INNOCHECKSUM names the binary of neoremind/fast_innochecksum, which `cold` then measures too: it is in no registry.
 # INNOKIT names another binary: `rows` compares Parquet too where it is built with that feature.
 # shellcheck disable=SC2016 # backticks are Markdown here
 set -euo pipefail
@@ -51,6 +52,8 @@ mysql_default() { "${my[@]}" "$mysql_big"; }
 mariadb_own() { "${ma[@]}" "$mariadb_big"; }
 mariadb_mysql() { "${ma[@]}" "$mysql_big"; }
 inno_mysql() { "$inno" checksum -f "$mysql_big"; }
+fast_one() { "$FAST_INNOCHECKSUM" "$mysql_big"; }
+fast_all() { "$FAST_INNOCHECKSUM" -n "$(nproc)" "$mysql_big"; }
 cat_big() { cat "$mysql_big"; }
 cat_many() { cat "$many"/*.ibd; }
 loop_mysql() { for file in "$many"/*.ibd; do "${my[@]}" -C crc32 "$file"; done; }
@@ -97,6 +100,7 @@ hot() {
 
 cold() {
     peers_cold
+    python3 "$here/bench-readahead.py" "$mysql_big" "$pairs" "$innokit" "${my[*]}"
     share_of_device
 }
 
@@ -105,6 +109,9 @@ peers_cold() {
     compare 'MySQL `innochecksum -C crc32`, its file' cold ours_mysql mysql_crc32
     compare 'MariaDB `innochecksum`, its file' cold ours_mariadb mariadb_own
     compare '`inno checksum`' cold ours_mysql inno_mysql
+    if [ -z "${FAST_INNOCHECKSUM:-}" ]; then return; fi
+    compare '`fast_innochecksum`' cold ours_mysql fast_one
+    compare "\`fast_innochecksum -n $(nproc)\`" cold ours_mysql fast_all
 }
 
 share_of_device() {
@@ -398,11 +405,22 @@ cores() { python3 "$here/bench-cores.py" "$data" "$pairs" "$innokit"; }
 
 # Devices that the kernel makes slow, two devices at once, and a file larger than memory.
 throttled() {
+    local part groups=()
+    for part in ${THROTTLED:-simulated wide devices memory}; do
+        case "$part" in
+            wide)
+                "$here/make-datadirs.sh" --with encrypted,compressed "$repository/target/datadirs"
+                python3 "$here/bench-wide.py" "$pairs" "$innokit" "$repository/target/datadirs/mariadb-16k-crashed"
+                ;;
+            *) groups+=("$part") ;;
+        esac
+    done
+    [ ${#groups[@]} -gt 0 ] || return 0
     if [ ! -w /sys/fs/cgroup/blkio ] || [ ! -w /sys/fs/cgroup/memory ]; then
         say 'Not measured on a slow device: it takes root and control groups of version 1.'
         return
     fi
-    python3 "$here/bench-throttled.py" "$data" "$pairs" "$innokit" "${THROTTLED:-simulated devices memory}"
+    python3 "$here/bench-throttled.py" "$data" "$pairs" "$innokit" "${groups[*]}"
 }
 
 # The median, and the lowest and the highest, of one number a line.
