@@ -70,13 +70,14 @@ def run(share):
     fixture("mysql-9.7/dictionary-16k", share / "check.ibd")
     fixture("scattered/scattered-16k", share / "scattered.ibd")
     shutil.copytree(DATADIR, share / "crashed", symlinks=True)
+    shutil.copy(INNOKIT, share / "innokit")
     lines = [SCRIPT]
     for device, latency in DEVICES.items():
         lines.append(f"device {latency}")
         for name, arguments in BENCHES.items():
             lines.append(f"innokit bench {name} --json --progress never --rounds {ROUNDS} {MODEL} {arguments} >{device}.{name}.json")
     (share / "run").write_text("\n".join(lines) + "\n")
-    done = subprocess.run([HERE / "vm.sh", share, INNOKIT, shutil.which("mkfs.ext4")], env={**os.environ, "VM_SECONDS": str(900 * ROUNDS)})
+    done = subprocess.run([HERE / "vm.sh", share, share / "innokit", shutil.which("mkfs.ext4")], env={**os.environ, "VM_SECONDS": str(900 * ROUNDS)})
     if done.returncode:
         sys.exit((share / "console").read_text(errors="replace"))
     print(f"\n### Simulated and real: {LATENCY_MS} ms a request, {WIDTH} at a time, medians of {ROUNDS} rounds\n")

@@ -3,7 +3,7 @@
 #
 # Every comparison is in pairs, A B A B ..., in one run; what is printed is the median of the pairs' ratios, because the
 # machine's speed drifts and bare seconds mean little. "cold" needs root: the page cache is dropped before every command.
-# PAIRS=7 and PARTS='hot cold small_files cpu_per_gib table scan cores rows recover device throttled' can be set; `device` alone needs
+# PAIRS=7 and PARTS='hot cold readahead small_files cpu_per_gib table scan cores rows recover device throttled' can be set; `device` alone needs
 # neither servers nor their data, `table` needs the fragmented tables only, `rows` its own, `scan` and `cores` both, `recover` the crashed
 # datadirs, `throttled` all three. THROTTLED='simulated wide devices memory' names its parts.
 # FAST_INNOCHECKSUM names the binary of neoremind/fast_innochecksum, which `cold` then measures too: it is in no registry.
@@ -23,14 +23,14 @@ trap 'rm -rf "$work"' EXIT
 # shellcheck source=scripts/pairs.sh
 . "$here/pairs.sh"
 
-parts="${PARTS:-hot cold small_files cpu_per_gib table scan cores rows recover device throttled}"
+parts="${PARTS:-hot cold readahead small_files cpu_per_gib table scan cores rows recover device throttled}"
 if [ "$parts" != device ]; then
     "$here/install-servers.sh"
     case " $parts " in *' table '* | *' scan '* | *' cores '* | *' throttled '*) "$here/make-frag-data.sh" "$data" ;; esac
     case " $parts " in *' rows '* | *' scan '* | *' cores '* | *' throttled '*) "$here/make-rows-data.sh" "$data" ;; esac
     case " $parts " in *' recover '*) read -ra kinds <<<"${RECOVER_KINDS:-mariadb mysql}" && "$here/make-crash-data.sh" "$data" "${kinds[@]}" ;; esac
     case " $parts " in *' throttled '*) "$here/make-crash-data.sh" "$data" mariadb ;; esac
-    case " $parts " in *' hot '* | *' cold '* | *' small_files '* | *' cpu_per_gib '*)
+    case " $parts " in *' hot '* | *' cold '* | *' readahead '* | *' small_files '* | *' cpu_per_gib '*)
         "$here/install-bench-tools.sh"
         "$here/make-bench-data.sh" "$data"
         ;;
@@ -100,9 +100,10 @@ hot() {
 
 cold() {
     peers_cold
-    python3 "$here/bench-readahead.py" "$mysql_big" "$pairs" "$innokit" "${my[*]}"
     share_of_device
 }
+
+readahead() { python3 "$here/bench-readahead.py" "$mysql_big" "$pairs" "$innokit" "${my[*]}"; }
 
 peers_cold() {
     heading 'Cold'
@@ -501,7 +502,7 @@ else
     say "$(nproc) cores, $(uname -m), $("$innokit" --version), $("$here/server.sh" mysql version), $("$here/server.sh" mariadb version)"
 fi
 for part in $parts; do
-    if [ "$part" = cold ] && [ $can_drop = no ]; then
+    if [[ "$part" =~ ^(cold|readahead)$ ]] && [ $can_drop = no ]; then
         say 'Not measured cold: the page cache cannot be dropped by this user.'
     else
         "$part"

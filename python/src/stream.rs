@@ -145,6 +145,7 @@ impl Batches {
         };
         let interrupted = self.is_home() && Python::try_attach(is_signalled) == Some(true);
         if interrupted {
+            // Relaxed: the thread only ends, and its batches come through a channel.
             self.stop.store(true, Ordering::Relaxed);
         }
         interrupted
@@ -189,6 +190,7 @@ impl RecordBatchReader for Batches {
 impl Drop for Batches {
     /// The thread ends at its next page, or when it finds that nobody takes its batches.
     fn drop(&mut self) {
+        // Relaxed: the thread only ends.
         self.stop.store(true, Ordering::Relaxed);
     }
 }

@@ -36,6 +36,7 @@ pub fn interruptible<T: Send + 'static>(
         match outcome {
             Ok(outcome) => return Ok(outcome?),
             Err(RecvTimeoutError::Timeout) => {
+                // Relaxed: the job only ends, and what it returns comes through the channel.
                 py.check_signals().inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
             }
             Err(RecvTimeoutError::Disconnected) => {

@@ -64,11 +64,13 @@ impl Store {
 
     /// Whether the next visit can reuse it: nothing has failed, and the environment is unchanged.
     pub fn is_fit(&self) -> bool {
+        // Relaxed, here and below: set once and never reset. Faults themselves are handed over by locks.
         !self.failed.load(Ordering::Relaxed) && self.query.is_none() && self.settings == clients::settings()
     }
 
     fn remember(&self, fault: Fault) -> Fault {
         if fault.kind != io::ErrorKind::NotFound {
+            // Relaxed: see above.
             self.failed.store(true, Ordering::Relaxed);
         }
         fault
@@ -80,6 +82,7 @@ impl Store {
 
     /// Notes that the store answered, whatever the answer was.
     pub fn answered(&self) {
+        // Relaxed, here and in `given_up`: a time by itself. Whoever asks has waited for seconds by then.
         self.answered.fetch_max(self.now(), Ordering::Relaxed);
     }
 
@@ -147,6 +150,7 @@ impl Tries<'_> {
         };
         let words = format!("no useful answer after {tries} in {:.1} s: {reason}", waited.as_secs_f64());
         let fault = Fault::new(std::io::ErrorKind::TimedOut, words);
+        // Relaxed: see `answered`.
         if self.store.answered.load(Ordering::Relaxed) < self.began {
             return self.store.silent.get_or_init(|| fault).clone();
         }

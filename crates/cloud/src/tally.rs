@@ -21,6 +21,7 @@ pub(crate) struct Tally {
 
 impl Tally {
     pub fn count(counter: &AtomicU64, by: u64) {
+        // Relaxed, here and below: counts for people.
         counter.fetch_add(by, Ordering::Relaxed);
     }
 
@@ -33,6 +34,7 @@ impl Tally {
     pub fn notes(&self) -> Vec<String> {
         let [ranges, bytes, heads, lists, retries] =
             [&self.ranges, &self.bytes, &self.heads, &self.lists, &self.retries]
+                // Relaxed: see above.
                 .map(|counter| counter.load(Ordering::Relaxed));
         if ranges + heads + lists == 0 {
             return Vec::new();

@@ -29,6 +29,7 @@ impl<'i, T> WorkList<'i, T> {
 
     /// From now on there is nothing to take: after one worker's failure the others need not go on.
     pub fn abandon(&self) {
+        // Relaxed: a worker that still takes one item does no harm.
         self.next.store(self.items.len(), Ordering::Relaxed);
     }
 }

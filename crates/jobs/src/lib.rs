@@ -54,6 +54,7 @@ pub mod rows;
 pub mod schema;
 pub mod server;
 pub mod source;
+mod stop;
 pub mod table;
 pub mod tree;
 pub mod unpack;

@@ -27,7 +27,7 @@ mod writer;
 
 use std::fs::{self, File};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -51,6 +51,7 @@ pub(crate) use self::stored::{Stored, closed_at};
 pub use self::verify::{ArchiveMark, ArchiveReport, ArchivedRange, verify_archive};
 use self::writer::SegmentWriter;
 use crate::server::{BinlogPosition, LogServer, ServerError, other_datadir};
+use crate::stop;
 
 /// The lock file, held by the one archiver of a directory.
 const LOCK: &str = "archive.lock";
@@ -102,7 +103,7 @@ pub fn archive_beside(
     let mut run = Run { options, status: ArchiveStatus::default(), tell };
     run.tell_status(follower);
     let mut target = None;
-    while !stop.load(Ordering::Relaxed) {
+    while !stop::is_told(stop) {
         // Ask before reading the log: then everything up to this LSN is in the log by the time it is read.
         let flushed = server.as_deref_mut().map(LogServer::flushed_lsn).transpose()?;
         let look = follower.look(flushed)?;
@@ -241,7 +242,7 @@ fn remove_unfinished(dir: &Path) -> Result<()> {
 /// Sleeps for `poll`, or until told to stop.
 fn nap(poll: Duration, stop: &AtomicBool) {
     let end = Instant::now() + poll;
-    while !stop.load(Ordering::Relaxed) {
+    while !stop::is_told(stop) {
         let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) else { return };
         thread::sleep(left.min(NAP_MAX));
     }

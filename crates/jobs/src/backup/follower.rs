@@ -24,11 +24,13 @@ pub(super) struct Followed {
 impl Followed {
     /// Notes that the log has been followed up to `lsn`.
     pub fn reached(&self, lsn: Lsn) {
+        // Release, with the Acquire of whoever waits: the log's copy holds everything up to this LSN before the LSN is seen.
         self.at.store(lsn.0, Ordering::Release);
     }
 
     pub fn stop(&self) {
-        self.stop.store(true, Ordering::Release);
+        // Relaxed: the follower only ends, and it is joined afterwards.
+        self.stop.store(true, Ordering::Relaxed);
     }
 
     /// Set when there is nothing more to follow.
@@ -52,6 +54,7 @@ impl<'s> Follower<'s> {
         follow: impl FnOnce() -> Result<()> + Send + 's,
     ) -> Result<Self> {
         let mut follower = Self { followed, thread: Some(scope.spawn(follow)) };
+        // Acquire: see `Followed::reached`.
         while followed.at.load(Ordering::Acquire) == 0 {
             follower.check()?;
             thread::sleep(PAUSE);
@@ -74,6 +77,7 @@ impl<'s> Follower<'s> {
     pub fn reach(&mut self, lsn: Lsn) -> Result<Lsn> {
         let started = Instant::now();
         loop {
+            // Acquire: see `Followed::reached`.
             let at = Lsn(self.followed.at.load(Ordering::Acquire));
             if at >= lsn {
                 return Ok(at);

@@ -35,7 +35,7 @@ use std::io::Read;
 use std::os::unix::fs::DirBuilderExt;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -63,6 +63,7 @@ use crate::recover::{RecoverOptions, is_free, recover_one};
 use crate::server::{BackupServer, BackupStage, InstanceState, LogServer, ServerKind};
 use crate::source::crc32c::FileSums;
 use crate::source::keys::KeyFiles;
+use crate::stop;
 
 /// Where the copies and the followed log are until they get their names in the set.
 const STAGING: &str = "innokit.copying";
@@ -224,7 +225,7 @@ impl<'r> Run<'r> {
     /// Copies everything, holding each of the server's locks as briefly as possible. Returns the LSN whose state the backup restores.
     fn copy(&mut self, mut follower: Follower<'_>, staging: &Path, redo: &Path) -> Result<(Tablespaces<'r>, Lsn)> {
         let (stop, has_general) = (self.stop, self.vendor.has_general_tablespaces());
-        let check = || if stop.load(Ordering::Relaxed) { Err(BackupError::Interrupted) } else { Ok(()) };
+        let check = || if stop::is_told(stop) { Err(BackupError::Interrupted) } else { Ok(()) };
         let (rate, is_idle, watcher) = (self.options.rate, self.options.is_idle, self.options.watcher.clone());
         let pace = Pace::new(rate, is_idle, watcher, stop);
         let tablespaces = Tablespaces::new((self.datadir, has_general), staging.to_path_buf(), self.keys, pace);
@@ -321,7 +322,7 @@ impl<'r> Run<'r> {
         self.manifest.needs_keys |= examined.is_encrypted;
         self.manifest.files = examined.files.into_values().collect();
         self.manifest.state = if self.options.prepare { BackupState::Prepared } else { BackupState::Complete };
-        if self.stop.load(Ordering::Relaxed) {
+        if stop::is_told(self.stop) {
             return Err(BackupError::Interrupted);
         }
         Ok(self.manifest.write(self.set)?)

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use flow::priority::IoPriority;
 
 use super::error::{BackupError, Result, failed};
+use crate::stop;
 
 /// The longest sleep: how soon a stop is noticed.
 const NAP_MAX: Duration = Duration::from_millis(100);
@@ -78,7 +79,7 @@ impl<'p> Pace<'p> {
             tell(self.copied, self.total.max(self.copied));
         }
         loop {
-            if self.stop.load(Ordering::Relaxed) {
+            if stop::is_told(self.stop) {
                 return Err(BackupError::Interrupted);
             }
             let Some(rate) = self.rate else { return Ok(()) };
@@ -96,6 +97,7 @@ impl<'p> Pace<'p> {
 #[allow(clippy::expect_used, reason = "helpers of tests fail the test")]
 mod tests {
     use std::sync::Mutex;
+    use std::sync::atomic::Ordering;
 
     use super::*;
 

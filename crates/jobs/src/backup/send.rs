@@ -10,7 +10,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use logs::xbstream::{end, payload_head};
 
@@ -20,6 +20,7 @@ use crate::source::content::is_delta_note;
 use crate::source::crc32c::Crc32c;
 use crate::source::log_name::is_of_log;
 use crate::source::read_into;
+use crate::stop;
 
 /// Bytes per chunk, as in the tools' own streams.
 const CHUNK: usize = 10 << 20;
@@ -76,7 +77,7 @@ impl<W: Write> Sender<'_, W> {
         let file = File::open(&path).map_err(failed(&path, "opening the file"))?;
         let (mut bytes, mut sum) = (vec![0; CHUNK], Crc32c::new());
         loop {
-            if self.stop.load(Ordering::Relaxed) {
+            if stop::is_told(self.stop) {
                 return Err(BackupError::Interrupted);
             }
             let offset = sum.len;

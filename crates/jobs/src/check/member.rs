@@ -71,6 +71,7 @@ impl PagesCheck {
             return false;
         }
         let has_room = |now: u32| (now < LONG_HEADS_MAX).then_some(now + 1);
+        // Relaxed, here and where it is given back: a count of permits, which guards no other memory.
         if self.context.long_heads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, has_room).is_err() {
             return false;
         }
@@ -85,6 +86,7 @@ impl PagesCheck {
             self.judge(&waiting);
         }
         if std::mem::replace(&mut self.first_piece, PIECE_ALIGN) > PIECE_ALIGN {
+            // Relaxed: see above.
             self.context.long_heads.fetch_sub(1, Ordering::Relaxed);
         }
         // Free the memory of a long head; a piece's buffer is used again.

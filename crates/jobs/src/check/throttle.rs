@@ -24,6 +24,7 @@ impl Throttle {
     /// Sleeps until `bytes` more bytes are due.
     pub fn took(&self, bytes: usize) {
         let Some(rate) = self.rate else { return };
+        // Relaxed: a sum; each worker waits by the one that it added to.
         let total = self.bytes.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
         let due = Duration::from_secs_f64(total as f64 / rate.max(1) as f64);
         loop {

@@ -52,6 +52,7 @@ struct Tally {
 }
 
 fn count(counter: &AtomicU64) {
+    // Relaxed: a count, read when the threads have been joined.
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -184,6 +185,7 @@ impl<'w> Work<'w> {
     pub fn finish(self) -> Result<Counts> {
         self.rewriter.finish()?;
         let (tally, rounds) = (self.tally, self.rounds);
+        // Relaxed: `Rewriter::run` has joined the threads that count.
         let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Ok(Counts {
             rounds,

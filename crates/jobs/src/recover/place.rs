@@ -7,7 +7,7 @@ use std::io;
 use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use super::{outside, unfinished};
 use crate::source::backup::BackupNotes;
 use crate::source::log_name::{REDO_DIR, is_of_log};
 use crate::source::name::{NameHint, places_inside};
+use crate::stop;
 
 /// Files that a running server locks.
 const LOCKED: [&str; 2] = ["aria_log_control", "ibdata1"];
@@ -250,7 +251,7 @@ impl<'d> Copying<'d> {
         let list = WorkList::new(&files);
         let copied = run_workers(workers, |_| {
             while let Some((_, entry)) = list.take() {
-                if self.stop.load(Ordering::Relaxed) {
+                if stop::is_told(&self.stop) {
                     break;
                 }
                 self.file(entry).inspect_err(|_| list.abandon())?;

@@ -31,6 +31,7 @@ use super::place::walk;
 use super::tuning::engine;
 use crate::source::name::NameHint;
 use crate::source::read_up_to;
+use crate::stop;
 
 /// Requests in flight: the log's own must not wait long behind them.
 const DEPTH: u32 = 16;
@@ -87,6 +88,7 @@ impl Prefetcher {
     /// Ends the reading, and returns what was read by then.
     pub fn stop(mut self) -> Vec<PrefetchedFile> {
         // Relaxed: the thread may see it one request late; joining it orders everything else.
+        // Relaxed: the thread only ends; what it read is dropped.
         self.stop.store(true, Ordering::Relaxed);
         self.join()
     }
@@ -100,6 +102,7 @@ impl Prefetcher {
 impl Drop for Prefetcher {
     /// After an error nobody wants what was read, and the datadir must be left alone.
     fn drop(&mut self) {
+        // Relaxed: the thread only ends; what it read is dropped.
         self.stop.store(true, Ordering::Relaxed);
         self.join();
     }
@@ -114,7 +117,7 @@ fn read(
     stop: &AtomicBool,
 ) -> io::Result<()> {
     let mut prefetch = Prefetch::new(engine(), memory, part_max, DEPTH)?;
-    let goes_on = || !stop.load(Ordering::Relaxed);
+    let goes_on = || !stop::is_told(stop);
     let outcome = groups.iter().take_while(|_| goes_on()).try_for_each(|groups| {
         let has_room = groups.into_iter().take_while(|_| goes_on()).try_fold(true, |has_room, group| {
             Ok::<_, io::Error>(has_room && spaces.ask(&mut prefetch, group, part_max)?)

@@ -49,6 +49,7 @@ impl Taken {
 
     /// The number of files whose content was compared.
     pub fn compared(&self) -> u64 {
+        // Relaxed: asked when the workers have been joined.
         self.compared.load(Ordering::Relaxed)
     }
 
@@ -76,6 +77,7 @@ impl Taken {
             return Ok(());
         }
         self.judge(name, |file| file.wrong_content(&format!("{crc32c:08x}")))?;
+        // Relaxed: a count.
         self.compared.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }

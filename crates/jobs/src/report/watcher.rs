@@ -8,6 +8,7 @@ use std::time::Duration;
 use flow::Counters;
 
 use super::document::Finding;
+use crate::stop;
 use crate::table::TableFinding;
 
 /// Interval between progress reports.
@@ -42,7 +43,7 @@ impl Watcher {
     /// Whether the work should end.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
+        self.stop.as_ref().is_some_and(|stop| stop::is_told(stop))
     }
 
     /// Whether anyone receives findings while the job runs.
@@ -75,6 +76,7 @@ pub(crate) fn watched<T>(
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let watcher = scope.spawn(|| {
+            // Acquire and Release: the last look, after `done`, sees everything that the work has counted.
             while !done.load(Ordering::Acquire) {
                 watch(counters);
                 std::thread::park_timeout(WATCH_EVERY);
@@ -82,6 +84,7 @@ pub(crate) fn watched<T>(
             watch(counters);
         });
         let result = work();
+        // Release: see above.
         done.store(true, Ordering::Release);
         watcher.thread().unpark();
         result

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use flow::Gather;
 use format::PageNo;
@@ -21,6 +21,7 @@ use format::value::compressed;
 use super::batch::{Batch, ValuePlace};
 use super::leaf::Builder;
 use super::plan::RowPlan;
+use crate::stop;
 use crate::tree::ranges::{PageInTree, Pointer, Ranges, Reached, children, inner_page, pointers};
 use crate::tree::{Opener, Tablespace};
 
@@ -192,7 +193,7 @@ impl RowReader<'_, '_> {
         rows: &mut dyn Rows,
     ) -> ControlFlow<()> {
         loop {
-            if self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            if self.stop.is_some_and(stop::is_told) {
                 return ControlFlow::Break(());
             }
             self.deliver(walk, rows)?;

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use flow::{Counters, FileSet, Gather, GatherPlan, IoMode, ReadAhead, ReadOptions, WorkList, run_workers};
 use format::page::index::IndexPage;
@@ -13,6 +13,7 @@ use super::batch::Batch;
 use super::plan::RowPlan;
 use super::reader::{OnDamage, Problem, RowReader, Rows, Wanted};
 use crate::Error;
+use crate::stop;
 use crate::tree::ranges::{Ranges, Reached};
 use crate::tree::{Opener, SpaceMap, Tablespace};
 
@@ -70,7 +71,7 @@ pub struct ScanOptions {
 
 impl ScanOptions {
     fn is_stopped(&self) -> bool {
-        self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
+        self.stop.as_ref().is_some_and(|stop| stop::is_told(stop))
     }
 }
 

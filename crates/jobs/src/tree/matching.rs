@@ -81,6 +81,7 @@ impl Buckets {
         self.sums.get(self.number(print))
     }
 
+    // Relaxed, here and in `subtract` and `uneven`: sums do not depend on order, and are read when the workers have been joined.
     fn add(&self, print: Print) {
         if let Some(sum) = self.sum(print) {
             sum.fetch_add(print.whole, Ordering::Relaxed);
@@ -89,6 +90,7 @@ impl Buckets {
 
     fn subtract(&self, print: Print) {
         if let Some(sum) = self.sum(print) {
+            // Relaxed: see `add`.
             sum.fetch_sub(print.whole, Ordering::Relaxed);
         }
     }
@@ -108,6 +110,7 @@ impl Buckets {
     /// Number of buckets that are not 0.
     #[must_use]
     pub fn uneven(&self) -> usize {
+        // Relaxed: see `add`.
         self.sums.iter().filter(|sum| sum.load(Ordering::Relaxed) != 0).count()
     }
 }
@@ -129,10 +132,12 @@ impl Pair {
     /// Whether every row and entry was compared.
     #[must_use]
     pub fn has_seen_all(&self) -> bool {
+        // Relaxed: asked when the workers have been joined.
         !self.is_blind.load(Ordering::Relaxed)
     }
 
     fn blind(&self) {
+        // Relaxed: see above.
         self.is_blind.store(true, Ordering::Relaxed);
     }
 }
@@ -366,6 +371,7 @@ impl<'p> Suspects<'p> {
             let of_bucket = 4 * (*records as usize / pair.buckets.len() + 1);
             let mut room = images_max / count / of_bucket;
             let take = |sum: &AtomicU64| {
+                // Relaxed: the first reading of the trees is over.
                 let taken = room > 0 && sum.load(Ordering::Relaxed) != 0;
                 room -= usize::from(taken);
                 taken

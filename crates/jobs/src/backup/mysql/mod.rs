@@ -13,7 +13,6 @@ mod live;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -35,6 +34,7 @@ use crate::server::{BackupServer, LogServer, ServerFacts, other_datadir};
 use crate::source::keys::KeyFiles;
 use crate::source::log_name::REDO_DIR;
 use crate::source::name::NameHint;
+use crate::stop;
 
 /// Pause before the next look at a log with nothing new.
 const POLL: Duration = Duration::from_millis(10);
@@ -99,7 +99,7 @@ impl Vendor for MySql<'_> {
         other_datadir(&log.datadir()?, datadir).map_or(Ok(()), refused)?;
         let mut live = LiveRedo::open(datadir, self.keys)?;
         let copied = CopiedLog::create(redo.join(STAGED), live.checkpoint())?;
-        while !followed.stopped().load(Ordering::Relaxed) {
+        while !stop::is_told(followed.stopped()) {
             // Ask before reading: the files then hold the log up to this LSN.
             let flushed = log.flushed_lsn()?;
             let before = live.end();

@@ -1,7 +1,7 @@
 //! Tests of the passes, on files without a server.
 #![allow(clippy::expect_used, reason = "helpers of tests fail the test")]
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use tempfile::TempDir;
 
@@ -34,7 +34,7 @@ fn with<T>(dir: &Path, act: impl FnOnce(&mut Tablespaces<'_>, &mut Follower<'_>)
     thread::scope(|scope| {
         let follow = || {
             followed.reached(Lsn(1));
-            while !followed.stopped().load(Ordering::Relaxed) {
+            while !crate::stop::is_told(followed.stopped()) {
                 thread::sleep(Duration::from_millis(1));
             }
             Ok(())

@@ -54,6 +54,7 @@ impl LogPlan {
 
 impl flow::Plan for LogPlan {
     fn next(&self) -> Option<Block> {
+        // Relaxed: the blocks were there before the plan was shared, and each is handed out once.
         self.blocks.get(self.next.fetch_add(1, Ordering::Relaxed)).copied()
     }
 

@@ -440,6 +440,7 @@ impl<F: Format> Job<'_, F> {
         }
         export.changes.sort_by(|a, b| (&a.column, a.what).cmp(&(&b.column, b.what)));
         drop(sinks);
+        // Relaxed, here and where it is counted: `scan` has joined its workers.
         export.rows += rows.load(Ordering::Relaxed);
         shared.finish().map_err(failed)?;
         Ok(problems)

@@ -64,6 +64,7 @@ impl<E: Encoder, O: Output<Piece = E::Piece>> Writing<'_, '_, E, O> {
                 }
             }
         }
+        // Relaxed: a count, read when the workers have been joined.
         self.rows.fetch_add(written, Ordering::Relaxed);
         outcome
     }

@@ -77,6 +77,7 @@ impl LeafRun {
 
     /// Leaves not yet taken.
     pub fn left(&self) -> usize {
+        // Relaxed: only to choose the size of a portion; what is taken is decided in `take`.
         self.order.len().saturating_sub(self.taken.0.load(Ordering::Relaxed))
     }
 
@@ -92,11 +93,13 @@ impl LeafRun {
 
     /// Tells all workers to stop.
     pub fn doubt(&self) {
+        // Relaxed, here and below: what was found travels with the worker's result; the flag only saves work.
         self.is_doubtful.store(true, Ordering::Relaxed);
     }
 
     /// Whether a worker has found something wrong or undecidable.
     pub fn is_doubtful(&self) -> bool {
+        // Relaxed: see above.
         self.is_doubtful.load(Ordering::Relaxed)
     }
 }
