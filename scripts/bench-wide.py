@@ -50,7 +50,7 @@ device() {{
     echo "$1" >completion_nsec
     echo 1 >power
     cd /share
-    mkfs.ext4 -q /dev/wide
+    mkfs.ext4 -q -F /dev/wide
     mount /dev/wide /mnt
     cp *.ibd /mnt/
     sync
