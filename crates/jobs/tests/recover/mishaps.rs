@@ -327,6 +327,11 @@ fn what_a_run_to_the_end_left_in_its_shadow_is_written_by_one_that_ends_before()
     let left = but_for_the_shadow();
     match in_place_until(dir.path(), Some(Lsn(end - 1))) {
         Ok(done) => assert!(done.pieces_replayed > 0 && done.mtrs_dropped > 0, "{done:?}"),
+        // The last record is the one of the newest checkpoint, and no recovery may end before that. The shadow waits for one to the end.
+        Err(error) if error.to_string().contains("is before the log's newest checkpoint") => {
+            assert!(!error.is_damage() && but_for_the_shadow() == left, "{error}");
+            assert!(in_place(dir.path()).expect("recovers").pieces_replayed > 0);
+        }
         // The server had already written the last changes. The pages were repaired before that is discovered.
         Err(error) => assert!(!error.is_damage() && but_for_the_shadow() != left, "{error}"),
     }
