@@ -110,7 +110,8 @@ def log_document(bench, folder):
 #: Benches and limits: much I/O takes a faster device.
 CASES = [
     (Limits(requests=2000), (check_document, scan_document, log_document)),
-    (Limits(bytes=50 * MIB), (check_document, scan_document, log_document)),
+    # The log has too few bytes to be limited, but the files that its bench prepares have many.
+    (Limits(bytes=50 * MIB), (check_document, scan_document)),
     (Limits(bytes=400 * MIB), (recover_document,)),
 ]
 
