@@ -11,7 +11,8 @@ command -v strace >/dev/null || apt-get -qq install -y --no-install-recommends s
 say "building"
 test_program="$(cargo test --quiet --no-run -p innokit-flow --test nodes --message-format json |
     sed -n 's/.*"executable":"\([^"]*\/nodes-[^"]*\)".*/\1/p')"
-cargo build --quiet -p innokit
+# With the features of `make test`, whose program this replaces.
+cargo build --quiet -p innokit --features parquet,sql
 
 share="$(mktemp -d)"
 trap 'rm -rf "$share"' EXIT
