@@ -82,7 +82,7 @@ impl Store {
 
     /// Notes that the store answered, whatever the answer was.
     pub fn answered(&self) {
-        // Relaxed, here and in `given_up`: a time by itself. Whoever asks has waited for seconds by then.
+        // Relaxed, here and in `given_up`: the time stands alone, and it is read only after seconds of waiting.
         self.answered.fetch_max(self.now(), Ordering::Relaxed);
     }
 

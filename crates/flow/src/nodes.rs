@@ -96,7 +96,7 @@ fn nodes_below(directory: &Path) -> Vec<CpuSet> {
     processors.collect()
 }
 
-/// The numbers of a list like `0-3,8`. What is not a number is left out.
+/// The numbers in a list like `0-3,8`; anything else is skipped.
 fn numbers(list: &str) -> Vec<usize> {
     let ranges = list.trim().split(',').filter_map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

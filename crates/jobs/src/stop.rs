@@ -4,6 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether the job should end.
 pub(crate) fn is_told(stop: &AtomicBool) -> bool {
-    // Relaxed: whoever sets it hands over nothing else, and a moment later is early enough.
+    // Relaxed: the flag publishes no other data, and seeing it a moment late does no harm.
     stop.load(Ordering::Relaxed)
 }

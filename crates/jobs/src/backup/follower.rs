@@ -24,7 +24,7 @@ pub(super) struct Followed {
 impl Followed {
     /// Notes that the log has been followed up to `lsn`.
     pub fn reached(&self, lsn: Lsn) {
-        // Release, with the Acquire of whoever waits: the log's copy holds everything up to this LSN before the LSN is seen.
+        // Release, paired with the Acquire of the waiting thread: the log's copy holds everything up to this LSN before the LSN is seen.
         self.at.store(lsn.0, Ordering::Release);
     }
 

@@ -88,7 +88,6 @@ impl Prefetcher {
     /// Ends the reading, and returns what was read by then.
     pub fn stop(mut self) -> Vec<PrefetchedFile> {
         // Relaxed: the thread may see it one request late; joining it orders everything else.
-        // Relaxed: the thread only ends; what it read is dropped.
         self.stop.store(true, Ordering::Relaxed);
         self.join()
     }

@@ -56,7 +56,7 @@ impl Reached {
     /// Marks a page. Returns whether this is the first visit.
     pub fn mark(&self, page_no: u32) -> bool {
         let bit = 1 << (page_no % 64);
-        // Relaxed: of several workers one is the first by the addition alone; no other memory depends on it.
+        // Relaxed: which of several workers is the first is decided by this operation alone; no other memory depends on it.
         self.0.get(page_no as usize / 64).is_some_and(|word| word.fetch_or(bit, Ordering::Relaxed) & bit == 0)
     }
 
