@@ -6,22 +6,14 @@ disk's read-ahead and once with 8 MiB. Needs root.
 """
 
 import json
-import os
-import pathlib
 import subprocess
 import sys
+
+from pairs import disk_of
 
 FILE, ROUNDS, INNOKIT, INNOCHECKSUM = sys.argv[1:]
 OURS = ("a page at a time, one thread", "large blocks, through the page cache", "a page at a time, past the page cache", "innokit check as it comes")
 PEER = "MySQL innochecksum -C crc32"
-
-
-def setting_of(path):
-    """Where the system keeps the read-ahead of the disk below a path, in KiB."""
-    number = os.stat(path).st_dev
-    block = pathlib.Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}").resolve()
-    disk = block.parent if (block / "partition").exists() else block
-    return disk / "queue/read_ahead_kb"
 
 
 def rates(read_ahead):
@@ -32,7 +24,8 @@ def rates(read_ahead):
     return {row["name"]: row["bytes_per_second"]["median"] / 1e6 for row in found["ideas"] + found["peers"]}
 
 
-SETTING = setting_of(FILE)
+#: In KiB.
+SETTING = disk_of(FILE) / "queue/read_ahead_kb"
 before = SETTING.read_text()
 try:
     small, large = rates(128), rates(8192)

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-from pairs import drop_caches, medians, pairs
+from pairs import disk_of, drop_caches, medians, pairs
 from simulated import rows_of
 
 DATA, ROUNDS, INNOKIT = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -79,10 +79,7 @@ class Group:
 
 def device_of(path):
     """The number of the disk below a path, as control groups want it: partitions are not throttled."""
-    number = os.stat(path).st_dev
-    block = pathlib.Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}").resolve()
-    disk = block.parent if (block / "partition").exists() else block
-    return (disk / "dev").read_text().strip()
+    return (disk_of(path) / "dev").read_text().strip()
 
 
 # Simulated and throttled

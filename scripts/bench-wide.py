@@ -18,7 +18,6 @@ from simulated import rows_of
 ROUNDS, INNOKIT, DATADIR = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 HERE = pathlib.Path(__file__).parent
 LATENCY_MS, WIDTH = 20, 16
-MIB = 1 << 20
 
 MODEL = f"--latency {LATENCY_MS} --width {WIDTH} --bandwidth 100G --sync 0.001 --sync-per-gib 0"
 BENCHES = {

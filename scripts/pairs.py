@@ -27,3 +27,10 @@ def medians(taken):
 def drop_caches():
     os.sync()
     pathlib.Path("/proc/sys/vm/drop_caches").write_text("3")
+
+
+def disk_of(path):
+    """What the system says of the whole disk below a path: its folder in /sys."""
+    number = os.stat(path).st_dev
+    block = pathlib.Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}").resolve()
+    return block.parent if (block / "partition").exists() else block
