@@ -36,8 +36,8 @@ pub struct Found {
     pub tried: Vec<(Setting, f64)>,
 }
 
-/// Rounds of a contest between the best and a neighbour.
-const ROUNDS: usize = 3;
+/// Rounds of a contest between the best and a neighbour, unless the caller asks for more.
+pub const ROUNDS: usize = 3;
 /// Smaller gains do not count, however quiet the machine is.
 const GAIN_MIN: f64 = 0.02;
 /// A larger spread means that the machine is too noisy to tell, not that a gain must be as large.
@@ -48,17 +48,23 @@ type Point = [usize; 4];
 
 struct Climb<'m> {
     space: &'m SearchSpace,
+    rounds: usize,
     measure: &'m mut dyn FnMut(Setting) -> Result<f64, Error>,
     figures: HashMap<Point, Vec<f64>>,
     tried: Vec<(Setting, f64)>,
 }
 
-/// Finds the setting for which `measure` gives the largest figure.
+/// Finds the setting for which `measure` gives the largest figure. A contest between two settings has `rounds` rounds, and the best has at
+/// least as many figures.
 ///
 /// # Errors
 /// Those of `measure`, and a space without any setting.
-pub fn climb(space: &SearchSpace, measure: &mut dyn FnMut(Setting) -> Result<f64, Error>) -> Result<Found, Error> {
-    let mut climb = Climb { space, measure, figures: HashMap::new(), tried: Vec::new() };
+pub fn climb(
+    space: &SearchSpace,
+    rounds: usize,
+    measure: &mut dyn FnMut(Setting) -> Result<f64, Error>,
+) -> Result<Found, Error> {
+    let mut climb = Climb { space, rounds, measure, figures: HashMap::new(), tried: Vec::new() };
     let mut best: Option<(Point, f64)> = None;
     for start in climb.starts() {
         let value = climb.once(start)?;
@@ -71,7 +77,7 @@ pub fn climb(space: &SearchSpace, measure: &mut dyn FnMut(Setting) -> Result<f64
             "there is no setting to measure: block size and depth exceed the memory for them".to_owned(),
         ));
     };
-    while climb.known(at) < ROUNDS {
+    while climb.known(at) < rounds {
         climb.once(at)?;
     }
     // A path longer than all dimensions together is going in circles, because the noise exceeds the slope.
@@ -164,10 +170,10 @@ impl Climb<'_> {
             return Ok(false);
         }
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-        for _ in 0..ROUNDS {
+        for _ in 0..self.rounds {
             theirs.push(self.once(best)?);
             ours.push(self.once(challenger)?);
-            // Two rounds with a lower median need no third.
+            // A lower median after two rounds needs no more.
             if ours.len() == 2 && median(&ours) < median(&theirs) {
                 return Ok(false);
             }
@@ -215,8 +221,8 @@ mod tests {
     fn the_top_of_the_hill_is_found_though_figures_wander() {
         for noise in [0.0, 0.02] {
             let mut steps = 0;
-            let found =
-                climb(&space(), &mut |setting| Ok(hill(setting) * shaken(&mut steps, noise))).expect("measures");
+            let found = climb(&space(), ROUNDS, &mut |setting| Ok(hill(setting) * shaken(&mut steps, noise)))
+                .expect("measures");
             let top = Setting { engine: Carrier::Uring, block_size: 256 << 10, depth: 32, threads: 2 };
             assert_eq!(found.setting, top, "noise {noise}");
             assert!(found.tried.len() < 120, "{} measurements", found.tried.len());
@@ -226,9 +232,15 @@ mod tests {
     #[test]
     fn nothing_is_gained_on_a_plain_that_only_trembles() {
         let mut steps = 0;
-        let found = climb(&space(), &mut |_| Ok(1e9 * shaken(&mut steps, 0.03))).expect("measures");
+        let found = climb(&space(), ROUNDS, &mut |_| Ok(1e9 * shaken(&mut steps, 0.03))).expect("measures");
         assert!(found.tried.len() < 60, "{} measurements", found.tried.len());
         assert!((found.value.median / 1e9 - 1.0).abs() < 0.03);
+    }
+
+    #[test]
+    fn the_best_is_measured_as_often_as_asked() {
+        let found = climb(&space(), 7, &mut |setting| Ok(hill(setting))).expect("measures");
+        assert!(found.value.values.len() >= 7, "{:?}", found.value);
     }
 
     #[test]
@@ -236,10 +248,10 @@ mod tests {
         let mut narrow = space();
         narrow.block_sizes = vec![16384];
         narrow.in_flight_max = 16384 * 8;
-        let found = climb(&narrow, &mut |setting| Ok(hill(setting))).expect("measures");
+        let found = climb(&narrow, ROUNDS, &mut |setting| Ok(hill(setting))).expect("measures");
         assert!(found.tried.iter().all(|(setting, _)| setting.block_size == 16384));
         assert!(found.tried.iter().all(|(setting, _)| setting.depth * setting.threads <= 8));
         narrow.in_flight_max = 0;
-        climb(&narrow, &mut |setting| Ok(hill(setting))).expect_err("there is no setting");
+        climb(&narrow, ROUNDS, &mut |setting| Ok(hill(setting))).expect_err("there is no setting");
     }
 }

@@ -246,7 +246,7 @@ impl Bench<'_> {
             threads: (0..=cores.trailing_zeros()).map(|bits| 1 << bits).collect(),
             in_flight_max: IN_FLIGHT_MAX,
         };
-        let found = search::climb(&space, &mut |setting| {
+        let found = search::climb(&space, search::ROUNDS, &mut |setting| {
             self.step(format!(
                 "searching the limit: {} KiB x {} x {}",
                 setting.block_size >> 10,

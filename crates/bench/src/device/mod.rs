@@ -21,7 +21,6 @@ use super::target::BenchFile;
 use super::{BenchStep, Watch, failed};
 use jobs::Error;
 pub use options::DeviceOptions;
-use options::REPEATS;
 pub use report::{DeviceReport, EngineRow, Limit, Tried, Typical, Write, WriteKind};
 use run::Bench;
 use typical::TYPICAL;
@@ -41,7 +40,7 @@ pub fn device(dir: &Path, options: &DeviceOptions, watch: Watch<'_>) -> Result<D
     fill(&file, options.size, watch)?;
     let target =
         BenchFile::open(&file.again(), options.size, true).map_err(failed(dir, "opening the file of the bench"))?;
-    let others = ((TYPICAL.len() + LIMITS_MAX * Carrier::ALL.len()) * REPEATS) as u64 + writes::EXPECTED;
+    let others = ((TYPICAL.len() + LIMITS_MAX * Carrier::ALL.len() + writes::EXPECTED) * options.rounds) as u64;
     let mut bench = Bench::new(dir, options, &target, watch, others);
     if bench.engines.is_empty() {
         return Err(Error::Usage(bench.notes.join("; ")));
@@ -56,6 +55,7 @@ pub fn device(dir: &Path, options: &DeviceOptions, watch: Watch<'_>) -> Result<D
         machine: Machine::here(),
         storage,
         size: options.size,
+        rounds: options.rounds,
         seconds_each: options.time.as_secs_f64(),
         cache: bench.cache,
         limits: bench.limits,
@@ -74,8 +74,8 @@ fn validate(options: &DeviceOptions) -> Result<(), Error> {
     if options.size < 1 << 20 || options.block_size.is_some_and(|block| u64::from(block) > options.size) {
         return usage("the size must be at least 1M, and at least a block");
     }
-    if options.depth == Some(0) || options.threads == Some(0) || options.time.is_zero() {
-        return usage("depth, threads and seconds must be more than 0");
+    if options.depth == Some(0) || options.threads == Some(0) || options.time.is_zero() || options.rounds == 0 {
+        return usage("depth, threads, seconds and rounds must be more than 0");
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::super::pattern::{Access, Carrier, Order, Way};
+use super::super::search;
 
 /// What to measure, and for how long.
 #[derive(Clone, Debug)]
@@ -11,6 +12,8 @@ pub struct DeviceOptions {
     pub size: u64,
     /// Duration of one measurement.
     pub time: Duration,
+    /// How often each row is measured, at least 1. Limits, which the search has measured anyway, have at least as many figures.
+    pub rounds: usize,
     /// What to do with the blocks.
     pub accesses: Vec<Access>,
     /// Orders to measure.
@@ -32,6 +35,7 @@ impl Default for DeviceOptions {
         Self {
             size: 1 << 30,
             time: Duration::from_millis(500),
+            rounds: search::ROUNDS,
             accesses: vec![Access::Read, Access::Write],
             orders: vec![Order::Sequential, Order::Random],
             ways: vec![Way::Direct, Way::Buffered],
@@ -45,5 +49,3 @@ impl Default for DeviceOptions {
 
 /// Bytes of an InnoDB page, the default block of random patterns.
 pub(super) const PAGE: u32 = 16 << 10;
-/// Measurements of each typical pattern.
-pub(super) const REPEATS: usize = 3;

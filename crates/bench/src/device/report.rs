@@ -16,6 +16,8 @@ pub struct DeviceReport {
     pub storage: Storage,
     /// Size of the file, bytes.
     pub size: u64,
+    /// How often each row was measured; limits at least as often.
+    pub rounds: usize,
     /// Duration of one measurement.
     pub seconds_each: f64,
     /// How buffered reads were made cold.

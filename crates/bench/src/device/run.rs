@@ -10,7 +10,7 @@ use super::super::pattern::{self, Access, Carrier, Order, Pattern, Sample, Setti
 use super::super::search::{self, SearchSpace};
 use super::super::target::BenchFile;
 use super::super::{Watch, failed};
-use super::options::{DeviceOptions, PAGE, REPEATS};
+use super::options::{DeviceOptions, PAGE};
 use super::report::{EngineRow, Limit, Tried, Typical, Write};
 use jobs::Error;
 
@@ -126,7 +126,7 @@ impl<'b> Bench<'b> {
     fn limit(&mut self, access: Access, order: Order, way: Way) -> Result<Limit, Error> {
         let space = self.space(order);
         let mut samples: HashMap<Setting, Sample> = HashMap::new();
-        let found = search::climb(&space, &mut |setting| {
+        let found = search::climb(&space, self.options.rounds, &mut |setting| {
             let sample = self.measure(&Pattern { access, order, way, setting })?;
             let rate = sample.rate();
             samples.insert(setting, sample);
@@ -182,7 +182,7 @@ impl<'b> Bench<'b> {
     /// Measures each pattern several times, in rounds, so that all of them meet the same conditions.
     pub fn in_rounds(&mut self, patterns: &[Pattern]) -> Result<Vec<Vec<Sample>>, Error> {
         let mut samples = vec![Vec::new(); patterns.len()];
-        for _ in 0..REPEATS {
+        for _ in 0..self.options.rounds {
             for (pattern, samples) in patterns.iter().zip(&mut samples) {
                 samples.push(self.measure(pattern)?);
             }

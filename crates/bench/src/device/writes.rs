@@ -16,13 +16,13 @@ use super::super::pattern::{self, Access, Order, Pattern, Random, Setting, Way};
 use super::super::scratch::{Nameless, Scratch};
 use super::super::stats::Repeated;
 use super::super::target::BenchFile;
-use super::options::{DeviceOptions, PAGE, REPEATS};
+use super::options::{DeviceOptions, PAGE};
 use super::report::{Write, WriteKind};
 use super::run::Bench;
 use jobs::Error;
 
-/// Measurements, as a first estimate for the progress bar.
-pub(super) const EXPECTED: u64 = 20 * REPEATS as u64;
+/// Measurements of a round, as a first estimate for the progress bar.
+pub(super) const EXPECTED: usize = 20;
 const LARGE: u32 = 1 << 20;
 const SMALL: u32 = 4096;
 const DEPTH: u32 = 8;
@@ -48,7 +48,7 @@ impl Bench<'_> {
         let ways = self.options.ways.iter().filter(|way| self.target.handle(**way == Way::Direct).is_ok());
         let rows: Vec<WriteRow> = ways.flat_map(|&way| rows(way, space(self.options))).collect();
         let mut figures: Vec<(Vec<f64>, Option<DeviceCounts>)> = vec![(Vec::new(), None); rows.len()];
-        for _ in 0..REPEATS {
+        for _ in 0..self.options.rounds {
             for (row, (rates, device)) in rows.iter().zip(&mut figures) {
                 self.watch.step(format!("write sequential, {:?} {:?}", row.kind, row.way), self.done, self.expected)?;
                 self.done += 1;

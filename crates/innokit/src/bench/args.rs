@@ -311,6 +311,10 @@ pub struct DeviceArgs {
     #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
     pub seconds: Duration,
 
+    /// Measure each row this many times, in rounds over all rows; limits at least as often.
+    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub rounds: u16,
+
     /// Only reads, or only writes.
     #[arg(long, value_enum, value_name = "ACCESS")]
     pub access: Option<Access>,

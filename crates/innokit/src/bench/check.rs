@@ -11,7 +11,7 @@ use super::args::{self, CheckBenchArgs, OutputArgs};
 use super::chart::{Axis, Bar, Bars, Chart, Lines, Panel, Series};
 use super::show;
 use super::table::Table;
-use super::units::{megabytes, number, percent, size};
+use super::units::{megabytes, number, percent, rounds, size};
 use crate::print::grouped;
 
 /// Measures, prints and draws.
@@ -67,8 +67,7 @@ fn text(report: &CheckBenchReport, out: &mut dyn Write) -> io::Result<()> {
     )?;
     writeln!(out, "cache    {}", report.cache.words())?;
     writeln!(out, "limit    {} MB/s: {}", megabytes(report.limit.bytes_per_second.median), limit(report))?;
-    let rounds =
-        if report.rounds == 1 { "one round".to_owned() } else { format!("medians of {} rounds", report.rounds) };
+    let rounds = rounds(report.rounds);
     writeln!(out, "\nIdea by idea ({rounds}; shares are of the limit in the same round)")?;
     ideas(report).print(out)?;
     if !report.table.is_empty() {

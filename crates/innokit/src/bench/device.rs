@@ -12,7 +12,7 @@ use super::args::{self, DeviceArgs, OutputArgs};
 use super::chart::{Axis, Bar, Bars, Chart, Lines, Panel, Series};
 use super::show;
 use super::table::Table;
-use super::units::{megabytes, number, percent, size};
+use super::units::{megabytes, number, percent, rounds, size};
 use crate::print::grouped;
 
 /// Measures, prints and draws.
@@ -27,6 +27,7 @@ fn options(args: &DeviceArgs) -> DeviceOptions {
     DeviceOptions {
         size: args.size,
         time: args.seconds,
+        rounds: usize::from(args.rounds),
         accesses: args.access.map_or(defaults.accesses, |access| match access {
             args::Access::Read => vec![Access::Read],
             args::Access::Write => vec![Access::Write],
@@ -80,7 +81,8 @@ fn setting(setting: &Setting) -> [String; 4] {
 fn text(report: &DeviceReport, out: &mut dyn Write) -> io::Result<()> {
     show::heading(&report.machine, &report.storage, out)?;
     let size = size(report.size);
-    writeln!(out, "file     {size} of random bytes, {} s a measurement", report.seconds_each)?;
+    let rounds = rounds(report.rounds);
+    writeln!(out, "file     {size} of random bytes, {} s a measurement, {rounds}", report.seconds_each)?;
     writeln!(out, "cache    {}", report.cache.words())?;
     writeln!(out, "\nLimits: the setting that no neighbour beats by more than noise")?;
     limits(report).print(out)?;

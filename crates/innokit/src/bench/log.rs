@@ -13,7 +13,7 @@ use super::args::{LogArgs, OutputArgs};
 use super::chart::{Axis, Bar, Bars, Chart, Lines, Panel, Series};
 use super::show;
 use super::table::Table;
-use super::units::{number, percent, size};
+use super::units::{number, percent, rounds, size};
 use crate::print::grouped;
 
 /// Measures, prints and draws.
@@ -56,8 +56,7 @@ const fn ground(ground: Ground) -> &'static str {
 
 fn text(report: &LogBenchReport, out: &mut dyn Write) -> io::Result<()> {
     show::heading(&report.machine, &report.storage, out)?;
-    let rounds =
-        if report.rounds == 1 { "one round".to_owned() } else { format!("medians of {} rounds", report.rounds) };
+    let rounds = rounds(report.rounds);
     writeln!(
         out,
         "commits  records of {} bytes, {} s a measurement, {rounds}",

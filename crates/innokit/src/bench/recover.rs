@@ -11,7 +11,7 @@ use super::args::{OutputArgs, RecoverBenchArgs};
 use super::chart::{Bar, Bars, Chart, Panel};
 use super::show;
 use super::table::Table;
-use super::units::{megabytes, number, percent, size};
+use super::units::{megabytes, number, percent, rounds, size};
 use crate::print::grouped;
 use crate::recover::raise_open_files;
 
@@ -48,7 +48,7 @@ fn text(report: &RecoverBenchReport, out: &mut dyn Write) -> io::Result<()> {
         clocked(report).print(out)?;
     }
     if report.rounds > 0 {
-        let rounds = if report.rounds == 1 { "one round" } else { &format!("medians of {} rounds", report.rounds) };
+        let rounds = rounds(report.rounds);
         writeln!(out, "\nOn the device ({rounds}; {})", report.cache.words())?;
         measured(report).print(out)?;
     }

@@ -12,7 +12,7 @@ use super::args::{OutputArgs, ScanArgs};
 use super::chart::{Axis, Bar, Bars, Chart, Lines, Panel, Series};
 use super::show;
 use super::table::Table;
-use super::units::{megabytes, number, percent, size};
+use super::units::{megabytes, number, percent, rounds, size};
 use crate::print::grouped;
 
 /// Measures, prints and draws.
@@ -42,7 +42,7 @@ fn text(report: &ScanBenchReport, out: &mut dyn Write) -> io::Result<()> {
     if let Some(aged) = &report.aged {
         writeln!(out, "aged     {}", history(aged))?;
     }
-    let rounds = if report.rounds == 1 { "one round" } else { &format!("medians of {} rounds", report.rounds) };
+    let rounds = rounds(report.rounds);
     for index in &report.indexes {
         writeln!(out, "\n{} ({rounds})", title(index))?;
         measured(index).print(out)?;

@@ -33,6 +33,11 @@ pub fn percent(share: f64) -> String {
     if share < 0.0995 { format!("{:.1}%", share * 100.0) } else { format!("{:.0}%", share * 100.0) }
 }
 
+/// What the figures of a table are, measured this many times.
+pub fn rounds(rounds: usize) -> String {
+    if rounds == 1 { "one round".to_owned() } else { format!("medians of {rounds} rounds") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
