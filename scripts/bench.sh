@@ -353,7 +353,7 @@ recover() {
     say
     say '### `innokit bench recover`'
     say
-    "$innokit" bench recover --progress never --on-device "$data/.crash" "$data/.crash/mariadb" | sed 's/^/    /'
+    "$innokit" bench recover --progress never --rounds "$pairs" --on-device "$data/.crash" "$data/.crash/mariadb" | sed 's/^/    /'
 }
 
 # The seconds that fio needs for the I/O that no recovery can avoid, on the copy `ours`: it reads the log and the changed pages and,
