@@ -5,15 +5,16 @@ CARGO ?= cargo
 DATADIRS ?= target/datadirs
 # Tests that run servers wait for their disk most of the time: more at once than there are processors.
 THREADS ?= 4
+# One set of features for everything that is tested: with another, every crate that depends on one of them is built again.
+FEATURES = innokit/parquet,innokit/sql,innokit/cloud
 
 demo: ## build innokit and let it find a planted damage in real tablespaces of both servers
 	$(CARGO) run --quiet --profile demo -p innokit -- demo
 
-test: servers readers datadirs ## every test; those that read what real servers wrote run here only (`cargo test` runs the others)
-	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) RUST_TEST_THREADS=$(THREADS) $(CARGO) test --workspace --features innokit/parquet,innokit/sql --no-fail-fast
+test: servers readers cloud datadirs ## every test of the Rust crates; those that read what real servers wrote run here only (`cargo test` runs the others)
+	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) RUST_TEST_THREADS=$(THREADS) $(CARGO) test --workspace --features $(FEATURES) --no-fail-fast
 
-test-ecosystem: servers cloud datadirs ## buckets on an S3 server; the Python package with pyarrow, Polars, DuckDB, pandas, Spark, Ray and Daft
-	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) RUST_TEST_THREADS=$(THREADS) $(CARGO) test --workspace --features innokit/parquet,innokit/sql,innokit/cloud --test cloud
+test-ecosystem: servers cloud datadirs ## the Python package with pyarrow, Polars, DuckDB, pandas, Spark, Ray and Daft
 	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) scripts/test-ecosystem.sh
 
 fetch: servers readers cloud ## what `make test` and `make test-ecosystem` take from the network
@@ -39,7 +40,7 @@ fuzz: ## every fuzz target for some seconds, from the inputs that are kept in fu
 
 lint: ## formatting, lints, documentation
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --features innokit/parquet,innokit/sql,innokit/cloud -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features $(FEATURES) -- -D warnings
 	$(CARGO) clippy -p innokit --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 

@@ -30,10 +30,10 @@ while [ "$(date +%s)" -lt "$end" ]; do
     step PROPTEST_CASES=2000 cargo test --quiet -p innokit-format -p innokit-redo -p innokit-logs
     step INNOKIT_RECOVER_CRASHES=5 INNOKIT_MYSQL_CRASHES=5 INNOKIT_RECOVER_KILLS=20 INNOKIT_RECOVER_POWER_CUTS=100 \
         cargo test --quiet -p innokit-jobs --test recover
-    step INNOKIT_LIVE_SECONDS=60 cargo test --quiet -p innokit --test live_load
-    step INNOKIT_RANDOM_TABLES=$seed..$((seed + 4)) cargo test --quiet -p innokit --test rows_random
-    step INNOKIT_RANDOM_CRASHES=$seed..$((seed + 4)) cargo test --quiet -p innokit --test recover_random
-    step cargo test --quiet -p innokit --test innochecksum_crash
+    step INNOKIT_LIVE_SECONDS=60 cargo test --quiet -p innokit --test check live_load::
+    step INNOKIT_RANDOM_TABLES=$seed..$((seed + 4)) cargo test --quiet -p innokit --test table rows_random::
+    step INNOKIT_RANDOM_CRASHES=$seed..$((seed + 4)) cargo test --quiet -p innokit --test recover recover_random::
+    step cargo test --quiet -p innokit --test streams innochecksum_crash::
     step scripts/fuzz.sh 20
 done
 printf 'soak.sh: %s rounds, nothing failed\n' "$round"

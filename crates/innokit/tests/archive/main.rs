@@ -1,0 +1,16 @@
+//! `redo archive`, `redo verify` and restores to a moment.
+
+#[path = "../archive_lab/mod.rs"]
+mod archive_lab;
+#[path = "../backup_lab/mod.rs"]
+mod backup_lab;
+#[path = "../common/mod.rs"]
+mod common;
+
+mod archive;
+#[cfg(feature = "sql")]
+mod archive_mysql;
+#[cfg(feature = "sql")]
+mod moments;
+#[cfg(feature = "sql")]
+mod replica;

@@ -1,0 +1,22 @@
+//! `backup` of running servers, and `backup verify`.
+
+#[path = "../backup_lab/mod.rs"]
+mod backup_lab;
+#[path = "../common/mod.rs"]
+mod common;
+#[cfg(feature = "sql")]
+#[path = "../sql_proxy/mod.rs"]
+mod sql_proxy;
+
+#[cfg(feature = "sql")]
+mod backup;
+#[cfg(feature = "sql")]
+mod backup_again;
+#[cfg(feature = "sql")]
+mod backup_increments;
+#[cfg(feature = "sql")]
+mod backup_mysql;
+#[cfg(feature = "sql")]
+mod backup_stream;
+mod backups;
+mod backups_packed;

@@ -1,0 +1,41 @@
+//! What `check` and `info` say of files, datadirs and running servers. One program for all: each would link everything again.
+
+#[path = "../any_workers/mod.rs"]
+mod any_workers;
+#[path = "../broken_table/mod.rs"]
+mod broken_table;
+#[path = "../catalog_lab/mod.rs"]
+mod catalog_lab;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../kinds_layouts/mod.rs"]
+mod kinds_layouts;
+#[path = "../listener/mod.rs"]
+mod listener;
+#[path = "../trees/mod.rs"]
+mod trees;
+
+mod all_well;
+mod bounds;
+mod catalog;
+mod fixtures;
+mod header_fields;
+mod index_pages;
+mod info;
+mod kinds;
+mod live;
+mod live_load;
+mod live_words;
+mod logs;
+mod memory;
+mod monitor;
+mod odd_files;
+mod other_log;
+mod parts;
+mod pending;
+mod prometheus;
+mod redo_info;
+mod same_answer;
+mod space_management;
+mod verdict;
+mod watching;

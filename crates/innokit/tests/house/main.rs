@@ -1,0 +1,13 @@
+//! The house itself: its crates, their imports and public items, and the guides.
+
+#[path = "../broken_table/mod.rs"]
+mod broken_table;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../guide/mod.rs"]
+mod guide;
+
+mod crates;
+mod guides;
+mod public_api;
+mod structure;

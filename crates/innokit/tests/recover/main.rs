@@ -1,0 +1,14 @@
+//! `recover` on datadirs and on increments.
+
+#[path = "../backup_lab/mod.rs"]
+mod backup_lab;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../random_tables/mod.rs"]
+mod random_tables;
+#[path = "../rows_lab/mod.rs"]
+mod rows_lab;
+
+mod increments;
+mod recover;
+mod recover_random;

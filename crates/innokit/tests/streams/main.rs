@@ -1,0 +1,12 @@
+//! What comes as one stream, and `innochecksum`, which takes one.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../innochecksum_matrix/mod.rs"]
+mod innochecksum_matrix;
+
+mod innochecksum;
+mod innochecksum_crash;
+mod streams;
+mod tar;
+mod unpack;

@@ -1,0 +1,26 @@
+//! `table check`, `count`, `checksum`, `export` and `schema`.
+
+#[path = "../any_workers/mod.rs"]
+mod any_workers;
+#[path = "../../../format/tests/broken_pages/mod.rs"]
+mod broken_pages;
+#[path = "../broken_table/mod.rs"]
+mod broken_table;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../random_tables/mod.rs"]
+mod random_tables;
+#[path = "../rows_lab/mod.rs"]
+mod rows_lab;
+
+mod arrow;
+mod rows_damage;
+mod rows_random;
+mod rows_servers;
+mod table;
+mod table_damage;
+mod table_extended;
+mod table_rules;
+mod table_schema;
+mod table_servers;
+mod table_workers;
