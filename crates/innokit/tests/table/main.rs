@@ -1,5 +1,8 @@
 //! `table check`, `count`, `checksum`, `export` and `schema`.
 
+// The pages of `format`'s own tests know it by the name of its package.
+extern crate format as innokit_format;
+
 #[path = "../any_workers/mod.rs"]
 mod any_workers;
 #[path = "../../../format/tests/broken_pages/mod.rs"]

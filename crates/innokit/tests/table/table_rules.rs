@@ -1,8 +1,6 @@
 //! One table per rule of index pages that breaks it under correct checksums. `innokit table check` names the rule, the page and the index.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
-extern crate format as innokit_format;
-
 use std::collections::BTreeSet;
 
 use crate::broken_pages::{Broken, Table};
