@@ -1,5 +1,4 @@
 //! `redo archive`, `redo verify` and `recover --redo` with busy servers: moments in a server's life, recovered later.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;

@@ -1,5 +1,4 @@
 //! `redo archive`, `redo verify`, `recover --redo` and `restore --redo` beside busy MySQL servers.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
 //! `redo archive`, `redo verify` and restores to a moment.
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 #[path = "../archive_lab/mod.rs"]
 mod archive_lab;

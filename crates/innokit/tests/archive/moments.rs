@@ -1,5 +1,4 @@
 //! Ten moments in a server's life, each recorded while commits were blocked, restored from one backup and the redo archive.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::fs;
 use std::time::Duration;

@@ -1,5 +1,4 @@
 //! Replicas made from restored files: each starts at the position that the restore prints, and ends with its primary's rows.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::process::{Command, Stdio};
 use std::thread;

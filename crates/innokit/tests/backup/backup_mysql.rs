@@ -3,7 +3,6 @@
 //!
 //! The command talks to the server through a proxy that shows the tests each statement before the server gets it. So a test acts at a given
 //! stage of the backup, not at a given time.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,4 @@
 //! `innokit backup --to -`: a stream that innokit and the server's own tool can read, and that is void if it is cut anywhere.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::fs::{self, File};
 use std::io::Read;

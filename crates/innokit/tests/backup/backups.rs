@@ -1,6 +1,5 @@
 //! Backups of a busy server by mariadb-backup: full, of some databases, of some tables, incremental and streamed; prepared and not. None is
 //! reported as damaged, and `innokit recover` turns them into what the tool's own preparation does.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::fs;
 use std::path::Path;

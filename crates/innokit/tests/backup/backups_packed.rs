@@ -1,6 +1,5 @@
 //! Backups as people keep them: a full one and two increments, streamed and compressed, from a server with an encrypted log, encrypted
 //! tables and compressed pages. `innokit unpack` and `innokit recover` give the same result as MariaDB's tools.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::collections::BTreeSet;
 use std::fs;

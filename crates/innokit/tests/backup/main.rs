@@ -1,4 +1,5 @@
 //! `backup` of running servers, and `backup verify`.
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 #[path = "../backup_lab/mod.rs"]
 mod backup_lab;

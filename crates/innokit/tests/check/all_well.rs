@@ -1,6 +1,5 @@
 //! "All well" must mean all well. Files that a server refuses never pass, and files that it opens are never called damaged: with correct
 //! checksums throughout, next to running servers, and with nothing to check.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::path::Path;
 

@@ -1,5 +1,4 @@
 //! Files that should be small, replaced by endless ones.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::path::Path;
 use std::process::Command;

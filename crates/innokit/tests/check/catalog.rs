@@ -7,7 +7,6 @@
 //! `make test` tries the rows of MySQL and one MariaDB without starting a server on each, tries one crash of each, and checks that the two
 //! columns of `cells.tsv` agree. `INNOKIT_CATALOG=all` runs all rows, all cells and a crash after each kind of DDL on all three servers,
 //! has the servers judge each, and prints the table. `INNOKIT_CATALOG=print` prints the lines of `cells.tsv` instead of comparing them.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::collections::BTreeSet;
 use std::fs;

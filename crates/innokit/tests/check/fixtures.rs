@@ -1,5 +1,4 @@
 //! Real tablespaces: intact ones pass, and the damage in every broken one is found and explained.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::collections::BTreeSet;
 

@@ -4,7 +4,6 @@
 //!
 //! The fields are listed in `header_fields/fields.tsv`. `make test` tries the lines marked `quick`. With `INNOKIT_SOAK` set it tries all
 //! lines on MySQL 9.7 and MariaDB 10.11 and 11.8, which takes a quarter of an hour because every crash of a server costs a round.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -3,7 +3,6 @@
 //!
 //! The datadirs are those of `scripts/make-datadirs.sh --with encrypted,compressed`. For each way of storing a page, [`Layout`] lists the
 //! bytes that the server neither verifies nor uses. Changing one of those is no damage.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::collections::BTreeSet;
 use std::ops::Range;

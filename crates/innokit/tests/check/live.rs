@@ -1,6 +1,5 @@
 //! Datadirs of real servers (`scripts/make-datadirs.sh`, run by `make test`): no false alarms, and the same page counts as the servers' own
 //! tools.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

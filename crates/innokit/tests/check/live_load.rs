@@ -2,7 +2,6 @@
 //! on purpose in an idle table is still found.
 //!
 //! `INNOKIT_LIVE_SECONDS` sets how long each server and page size is under load (default 10).
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;

@@ -1,5 +1,4 @@
 //! With real servers: silent next to a healthy one, and the commands that a report suggests do what it says.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

@@ -1,6 +1,5 @@
 //! Redo logs, binary logs and doublewrite files of real servers: intact ones pass, also after `kill -9`, and one flipped byte is reported
 //! with its LSN or position.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,5 @@
 //! What `check` and `info` say of files, datadirs and running servers. One program for all: each would link everything again.
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 #[path = "../any_workers/mod.rs"]
 mod any_workers;

@@ -1,5 +1,4 @@
 //! Memory does not grow with the data.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::fs::OpenOptions;
 use std::io::BufRead;

@@ -1,5 +1,4 @@
 //! Every kind of odd file that a directory can contain: one clear line about each, and the rest of the run still completes.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;

@@ -1,6 +1,5 @@
 //! A redo log that is to be applied, next to files of another server or another time. No number or name gives the mismatch away; the log's
 //! page records do.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,4 @@
 //! `--part K/N`: the parts add up to the whole, and each damaged page is in exactly one of them. `--since-lsn`: only newer pages count.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;

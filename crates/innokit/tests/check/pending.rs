@@ -1,6 +1,5 @@
 //! Work that is left for the server's next start: crash recovery, and rollback of transactions that a crash cut off. Until then rows and
 //! counts are not final, and innokit says so.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::path::{Path, PathBuf};
 

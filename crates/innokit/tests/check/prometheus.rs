@@ -1,5 +1,4 @@
 //! The output of `--metrics`, read by its real consumers: node_exporter's textfile collector, scraped by Prometheus with our alerts.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::fs;
 use std::io::{Read, Write};

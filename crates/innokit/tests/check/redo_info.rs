@@ -1,5 +1,4 @@
 //! `innokit redo info` on logs of real servers, and on files that are not logs.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::path::Path;
 

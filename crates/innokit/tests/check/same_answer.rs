@@ -1,5 +1,4 @@
 //! The same input gives byte-identical output with any number of workers, engine, mode and block size.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use crate::common::{Dir, check, fixture, manifest};
 

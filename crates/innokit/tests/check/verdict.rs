@@ -1,6 +1,5 @@
 //! Damage explained in terms of tables: which index, which keys, how many rows, what to do. Each is told once, also in a JSON document with
 //! a schema.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,4 @@
 //! A check while it runs: findings as they are made, progress, and interruption.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};

@@ -1,6 +1,5 @@
 //! Every command in the guides runs and prints what they show, and every option is documented in one of them.
 //! `guide/mod.rs` explains how a block states what it needs.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use crate::common::innokit;
 use crate::guide::{Block, agree, blocks, guides};

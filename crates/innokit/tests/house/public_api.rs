@@ -3,7 +3,6 @@
 //! It is read from the sources. Rustdoc's JSON would tell more, but its format changes with the compiler, and one commit must give the same
 //! text on every toolchain. Types are spelled as in the source. After an intended change run `INNOKIT_WRITE_API=1 cargo test -p innokit
 //! --test house public_api`.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -3,7 +3,6 @@
 //! Imports are read from the source text: `use` items, and paths in the code that begin with `crate`, `super`, `self` or an imported
 //! module. A path resolves to the file that defines the item, through any number of re-exports; a re-export itself is no import. `x.rs`
 //! next to a folder `x` belongs to that folder, as `x/mod.rs` does. `#[cfg(test)]` code does not count.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

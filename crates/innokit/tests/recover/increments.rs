@@ -1,6 +1,5 @@
 //! Incremental backups of a busy server by mariadb-backup. `innokit recover` turns a full backup and its increments into the same bytes as
 //! the tool. Increments that are damaged or do not belong together are refused before anything is written.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,5 @@
 //! `recover` on datadirs and on increments.
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 #[path = "../backup_lab/mod.rs"]
 mod backup_lab;

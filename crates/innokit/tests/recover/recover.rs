@@ -1,5 +1,4 @@
 //! `innokit recover` on a killed server's datadir, and on directories that are not datadirs.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

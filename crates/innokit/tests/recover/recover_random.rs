@@ -1,6 +1,5 @@
 //! Random tables, changed and altered at random until their server is killed: what `innokit recover` makes of the files is what the
 //! server's own recovery makes of them.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -1,6 +1,5 @@
 //! `innokit innochecksum` and MySQL's own `innochecksum` side by side: the same output, files and exit status, except for one table of
 //! differences, which `docs/innochecksum.md` repeats.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

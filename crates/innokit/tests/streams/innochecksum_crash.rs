@@ -1,5 +1,4 @@
 //! `innokit innochecksum --write` on a 100 MB tablespace, killed over and over: every page is old or new, and the next run completes.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;

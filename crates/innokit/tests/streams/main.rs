@@ -1,4 +1,5 @@
 //! What comes as one stream, and `innochecksum`, which takes one.
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,5 +1,4 @@
 //! Backup streams get the same verdicts as the unpacked directory, with every compression and wherever they are cut.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};

@@ -1,5 +1,4 @@
 //! Tar archives, the form most backups are kept in, are read as streams. Redo logs in them are recognised by content.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::path::Path;
 use std::process::Command;

@@ -1,6 +1,5 @@
 //! Unpacking yields the files that went in, or leaves nothing: with every compression, wherever the archive is cut, and wherever its names
 //! lead.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,5 @@
 //! `table check`, `count`, `checksum`, `export` and `schema`.
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 // The pages of `format`'s own tests know it by the name of its package.
 extern crate format as innokit_format;

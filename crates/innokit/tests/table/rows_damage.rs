@@ -1,6 +1,5 @@
 //! Tables with damaged pages. By default export stops and says so. Told to continue, it writes every row of the other pages and nothing
 //! that was not in the table.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -1,5 +1,4 @@
 //! Random tables of each server: our exported rows and checksums equal what the server shows.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use crate::rows_lab::{Server, table};
 

@@ -1,6 +1,5 @@
 //! Both servers make tables with every type, NULLs, extremes, 30 charsets, instant columns, partitions and large values. Our checksums from
 //! the files equal their CHECKSUM TABLE, and our export, loaded back into the server, gives the same checksum.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;

@@ -1,5 +1,4 @@
 //! `innokit table`: intact tables of both servers have no findings and the right number of rows; each damage is found and named.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::path::Path;
 

@@ -1,5 +1,4 @@
 //! Damage that no checksum shows is found and named by index, page and rule, and no damage stops the check.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 #![allow(clippy::little_endian_bytes, reason = "coordinates are stored little-endian")]
 
 use std::cell::RefCell;

@@ -1,6 +1,5 @@
 //! `innokit table check --extended` in files of both servers: index entries without a row, rows without an entry, and entries that differ
 //! from their row. Every page is consistent in itself and its checksum correct.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::path::PathBuf;
 

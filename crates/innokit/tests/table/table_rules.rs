@@ -1,5 +1,4 @@
 //! One table per rule of index pages that breaks it under correct checksums. `innokit table check` names the rule, the page and the index.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::collections::BTreeSet;
 

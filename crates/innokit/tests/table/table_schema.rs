@@ -1,5 +1,4 @@
 //! Definitions read from the files equal the servers' SHOW CREATE TABLE, and executing them makes the same table again.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -1,6 +1,5 @@
 //! Our counts equal the real servers', and every index entry matches its row: on tables of every kind that the servers made, altered,
 //! changed at random and shut down cleanly, with rows that purge has not removed yet.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};

@@ -1,6 +1,5 @@
 //! `innokit table` prints the same bytes for any number of workers, on intact and on damaged files. The damage is that of
 //! `fixtures/broken`, that made here, and that of `table_damage`, which checks every file with one, two and eight workers.
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::path::{Path, PathBuf};
 
