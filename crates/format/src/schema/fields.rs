@@ -37,8 +37,9 @@ pub struct IndexParts {
 /// Puts the clustered index first, chosen as the servers do: the primary key, else the first unique index on whole NOT NULL columns, else
 /// an undeclared one on DB_ROW_ID.
 pub(super) fn clustered_first(mut indexes: Vec<IndexParts>, columns: &[ColumnDef]) -> Vec<IndexParts> {
-    let whole =
-        |part: &FieldPart| part.prefix.is_none() && columns.get(part.column).is_some_and(|column| !column.nullable);
+    let whole = |part: &FieldPart| {
+        columns.get(part.column).is_some_and(|column| !column.nullable && is_whole_to_the_server(part, column))
+    };
     let may_be_clustered = |index: &IndexParts| index.unique && index.parts.iter().all(whole);
     let primary = indexes.iter().position(|index| index.name == "PRIMARY");
     let first = match primary.or_else(|| indexes.iter().position(may_be_clustered)) {
@@ -54,6 +55,13 @@ pub(super) fn clustered_first(mut indexes: Vec<IndexParts>, columns: &[ColumnDef
     };
     indexes.insert(0, first);
     indexes
+}
+
+/// Whether a key part has all of its column when the servers choose the clustered index. They compare lengths, so a prefix that no value of
+/// a TINYBLOB or TINYTEXT exceeds counts as the whole, although it is stored as a prefix. Larger values are longer than any key.
+fn is_whole_to_the_server(part: &FieldPart, column: &ColumnDef) -> bool {
+    const TINY_BLOB_MAX: u32 = 255;
+    part.prefix.is_none_or(|prefix| column.sql_type == SqlType::Blob(1) && prefix >= TINY_BLOB_MAX)
 }
 
 /// Why a table's indexes could not be built. This says nothing about its files.

@@ -185,7 +185,12 @@ impl SqlType {
 
 fn fixed_room(len: u32) -> Room {
     let bytes = u16::try_from(len).unwrap_or(u16::MAX);
-    Room { compact: Storage::Fixed(bytes), redundant: Some(bytes), max_len: None }
+    Room { compact: fixed(bytes), redundant: Some(bytes), max_len: None }
+}
+
+/// To InnoDB a fixed length of 0 means "varies": compact records have a length byte for BINARY(0), and for CHAR(0) of any charset.
+const fn fixed(bytes: u16) -> Storage {
+    if bytes == 0 { Storage::Variable { big: false } } else { Storage::Fixed(bytes) }
 }
 
 /// The storage of a CHAR. Up to a limit, it is fixed-length in compact records if every character is, and always in REDUNDANT ones.
@@ -194,17 +199,20 @@ fn char_room(declared: u32, len: u32, collation: u16) -> Room {
     let short = len <= MAX_FIXED_LEN;
     let bytes = u16::try_from(len).unwrap_or(u16::MAX);
     Room {
-        compact: if min == max && short { Storage::Fixed(bytes) } else { Storage::Variable { big: declared > 255 } },
+        compact: if min == max && short { fixed(bytes) } else { Storage::Variable { big: declared > 255 } },
         redundant: short.then_some(bytes),
         max_len: Some(len),
     }
 }
 
+const DECIMAL_DIGITS_MAX: u32 = 65;
+
 /// Computes a DECIMAL from its display width, which includes sign and point.
 pub(super) fn decimal(width: u32, scale: u32, unsigned: bool) -> SqlType {
     let precision = width.saturating_sub(u32::from(scale > 0)).saturating_sub(u32::from(!unsigned));
     let byte = |number: u32| u8::try_from(number).unwrap_or(u8::MAX);
-    SqlType::Decimal { precision: byte(precision), scale: byte(scale) }
+    // A statement like CREATE ... SELECT may declare more digits; the servers store that, and read the column with as many as there can be.
+    SqlType::Decimal { precision: byte(precision.min(DECIMAL_DIGITS_MAX)), scale: byte(scale) }
 }
 
 /// Bytes of a SET with this many members.

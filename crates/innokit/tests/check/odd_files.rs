@@ -50,6 +50,37 @@ fn a_truncated_tablespace_names_what_is_missing() {
     assert_eq!(document["findings"][0]["page"].as_u64(), Some(sample_pages() - 2));
 }
 
+/// Every page of such a file is sound, and each number is off by the same amount, as after `dd skip=1`.
+#[test]
+fn a_tablespace_without_its_first_pages_is_damage() {
+    for (name, size) in [(SAMPLE, 16384), ("mysql-9.7/zip-8k.ibd", 8192), ("mariadb-10.11/dynamic-4k.ibd", 4096)] {
+        let (dir, whole) = (Dir::new(), fixture(name));
+        let pages = whole.len() / size;
+        for lost in (1..8).chain([pages / 2, pages - 2, pages - 1]) {
+            let path = dir.file("shop/shifted.ibd", &whole[lost * size..]);
+            let (document, status) = check_json(&path, &[]);
+            assert_eq!(status, 1, "{name} without {lost} pages: {document:#}");
+            let as_zeros = [&vec![0; lost * size], &whole[..]].concat();
+            assert_eq!(
+                check(&dir.file("shop/later.ibd", &as_zeros), &[]).status,
+                1,
+                "{name}, {lost} pages too far back"
+            );
+        }
+        let path = dir.file("shop/shifted.ibd", &whole[3 * size..]);
+        let (document, _) = check_json(&path, &[]);
+        assert_eq!(reasons(&document), ["first_pages_missing"]);
+        assert_eq!(document["hurt"].as_array().expect("tables").len(), 1, "{document:#}");
+    }
+    // Only the system tablespace continues in further files.
+    let (dir, whole) = (Dir::new(), fixture("mysql-9.7/system-16k.ibd"));
+    for (name, status) in [("ibdata1", 1), ("ibdata2", 0), ("more.data", 0)] {
+        let run = check(&dir.file(name, &whole[20 * 16384..]), &[]);
+        assert_eq!(run.status, status, "{name}: {}", run.text);
+        std::fs::remove_file(dir.path().join(name)).expect("removed");
+    }
+}
+
 #[test]
 fn a_cut_in_the_middle_of_a_page_is_reported_with_the_missing_pages() {
     let dir = Dir::new();

@@ -16,8 +16,8 @@ use super::late;
 use super::log_ends::LogEnds;
 use super::settling::{SettledFile, SettledSpace, Settling};
 use super::words::{
-    about, first_page_lost, header_fault, not_a_tablespace, nothing_verified, of_orphan, overlapping, shown,
-    undecided_pages, with_freed,
+    about, first_page_lost, first_pages_missing, header_fault, not_a_tablespace, nothing_verified, of_orphan,
+    overlapping, shown, undecided_pages, with_freed,
 };
 use crate::finding_code::FindingCode;
 use crate::report::document::{FileReport, Finding, Pending, Report, Severity, SkippedFile, Totals, Unit};
@@ -246,6 +246,9 @@ impl Settling<'_> {
             let recovery = self.redo.pending_for(path).is_some();
             let is_open = fault.may_be_newer() || recovery || self.live;
             found.push(header_fault(path, fault, if is_open { Severity::Undecided } else { Severity::Damage }));
+        }
+        if done.share.first && known.part.first_page > 0 {
+            found.extend(first_pages_missing(&done.candidate, &known.part));
         }
         if let Some(next) = known.overlaps.filter(|_| done.share.first) {
             found.push(overlapping(path, known.part.first_page, next));

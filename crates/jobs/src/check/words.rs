@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use format::page::view;
-use format::{Corruption, Family, HeaderFault, PageType};
+use format::{Corruption, Family, HeaderFault, PageType, SpaceId};
 
 use super::file_state::{Known, Undecided};
 use crate::finding_code::FindingCode;
@@ -13,6 +13,7 @@ use crate::source::datadir::Candidate;
 use crate::source::keys::NO_KEY;
 use crate::source::name::NameHint;
 use crate::source::redo_log::RedoLogs;
+use crate::source::space::SpacePart;
 
 /// A finding about a whole file or a range of pages.
 pub(super) fn about(path: &Path, reason: impl Into<FindingCode>, severity: Severity, message: String) -> Finding {
@@ -156,6 +157,33 @@ pub(super) fn first_page_lost(path: &Path, redo: &mut RedoLogs) -> Finding {
     append(&mut message, recovery, "crash recovery may yet write it");
     let finding = about(path, FindingCode::ZERO_PAGE_IN_USE, severity_unless(recovery), message);
     Finding { page: Some(0), pages: 1, ..finding }
+}
+
+/// A file that begins with a later page. Only the system tablespace and the one for temporary tables continue in further files.
+pub(super) fn first_pages_missing(candidate: &Candidate, part: &SpacePart) -> Option<Finding> {
+    let (path, first, space) = (&candidate.path, part.first_page, part.format.space());
+    let (may_continue, is_known) = match candidate.hint {
+        NameHint::Temporary => return None,
+        // Their names can be chosen (innodb_data_file_path).
+        NameHint::System(number) => (number > 1, true),
+        NameHint::Unknown => (space == SpaceId::SYSTEM, space != SpaceId::NONE),
+        _ => (false, true),
+    };
+    if may_continue {
+        return None;
+    }
+    let what = if first == 1 {
+        "its first page is missing".to_owned()
+    } else {
+        format!("its first {first} pages are missing")
+    };
+    let message = format!(
+        "the file begins with page {first}: {what}, and with them the space header and every page's place. The server does not open such a \
+         file; restore it, or put the missing pages before it if another copy has them"
+    );
+    let severity = if is_known { Severity::Damage } else { Severity::Undecided };
+    let finding = about(path, "first_pages_missing", severity, message);
+    Some(Finding { stored: Some(u64::from(first)), computed: Some(0), ..finding })
 }
 
 pub(super) fn overlapping(path: &Path, first: u32, next: u32) -> Finding {

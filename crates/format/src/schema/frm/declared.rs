@@ -220,7 +220,7 @@ impl Extra {
         match family {
             _ if self.partitions.is_empty() => None,
             Family::MariaDb => Some(with_text(&self.partitions)),
-            Family::MySql => Some(format!("/*!50100{} */", self.partitions)),
+            Family::MySql => Some(format!("/*!50100{} */", without_nested_comments(&self.partitions))),
         }
     }
 }
@@ -234,6 +234,14 @@ fn comment(frm: &Reader<'_>, form_at: usize, extra: &Extra) -> Result<String, Fr
         len => frm.bytes(form_at + FORM_COMMENT + 1, usize::from(len), "comment")?,
     };
     Ok(String::from_utf8_lossy(bytes).into_owned())
+}
+
+/// The clause as it is printed within a version comment, where another comment would end it. The file says which hash KEY uses. It goes
+/// without saying unless it is that of servers before 5.5, and then the outer comment is left for it.
+fn without_nested_comments(clause: &str) -> String {
+    clause
+        .replace(" /*!50611 ALGORITHM = 2 */", "")
+        .replace(" /*!50611 ALGORITHM = 1 */", " */ /*!50611 ALGORITHM = 1 */ /*!50100")
 }
 
 /// In a list of values, text is written as `_latin1 0x61`; the server prints `'a'`.

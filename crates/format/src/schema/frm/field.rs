@@ -14,6 +14,8 @@ const FIELD_BYTES: usize = 17;
 
 const PACK_SIGNED: u16 = 0x1;
 const PACK_ZEROFILL: u16 = 0x4;
+/// MariaDB, of an ENUM or SET: its members are in hexadecimal.
+const PACK_HEX: u16 = 0x1000;
 const PACK_NO_DEFAULT: u16 = 0x4000;
 const PACK_NULLABLE: u16 = 0x8000;
 /// Decimal digits stored for a FLOAT or DOUBLE that declares none.
@@ -215,9 +217,11 @@ impl Raw {
         }
     }
 
-    /// The members, decoded: they are in hexadecimal if the charset has no single-byte characters.
+    /// The members, decoded: they are in hexadecimal if the charset has no single-byte characters or, in MariaDB, if one of them contains a
+    /// byte that ends a list.
     fn unescaped(&self, sql_type: SqlType) -> Vec<Vec<u8>> {
-        if charset::character_bytes(self.collation(sql_type)).0 == 1 {
+        let is_hex = self.family == Family::MariaDb && self.pack & PACK_HEX != 0;
+        if charset::character_bytes(self.collation(sql_type)).0 == 1 && !is_hex {
             return self.members.clone();
         }
         let digit = |byte: &u8| char::from(*byte).to_digit(16).map(|digit| digit as u8);

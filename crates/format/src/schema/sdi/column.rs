@@ -69,13 +69,23 @@ fn decimals(column: &Column, sql_type: SqlType) -> Option<u8> {
 }
 
 fn generated(column: &Column) -> Option<Generated> {
-    // The UTF-8 copy beside it has its quotes escaped.
-    let expression = match column.generation_expression.as_str() {
-        "" => column.generation_expression_utf8.as_str(),
-        printed => printed,
-    };
-    (column.is_virtual || !expression.is_empty())
-        .then(|| Generated { stored: !column.is_virtual, expression: expression.to_owned() })
+    let expression = printed(&column.generation_expression, &column.generation_expression_utf8);
+    (column.is_virtual || !expression.is_empty()).then_some(Generated { stored: !column.is_virtual, expression })
+}
+
+/// An expression of which the dictionary has two copies: in the charset of the client that wrote it, and in UTF-8 with its quotes escaped.
+/// The first is as the server prints it, unless the client's charset was another than UTF-8.
+pub(super) fn printed(as_written: &str, utf8: &str) -> String {
+    if utf8.is_empty() || !as_written.is_empty() && as_written.is_ascii() {
+        return as_written.to_owned();
+    }
+    let mut out = String::with_capacity(utf8.len());
+    let mut rest = utf8.chars();
+    while let Some(c) = rest.next() {
+        let is_escape = c == '\\' && matches!(rest.as_str().chars().next(), Some('\\' | '\''));
+        out.extend(if is_escape { rest.next() } else { Some(c) });
+    }
+    out
 }
 
 /// An option wins over a literal: for an expression, the dictionary's literal is just the type's default.

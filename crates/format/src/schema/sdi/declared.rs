@@ -1,6 +1,6 @@
 //! Keys, foreign keys and options from SDI.
 
-use super::column::{base64, option, text_option};
+use super::column::{base64, option, printed, text_option};
 use super::object::{
     ForeignKeyObject, INDEX_FULLTEXT, INDEX_PRIMARY, INDEX_SPATIAL, INDEX_UNIQUE, Index, ORDER_DESCENDING, Table,
 };
@@ -146,10 +146,8 @@ pub(in crate::schema) const fn row_format(number: u8) -> Option<&'static str> {
     })
 }
 
-/// The condition of a check: in base64 as it is printed; the UTF-8 copy has its quotes escaped.
+/// The condition of a check: in base64 as the client wrote it, and in UTF-8.
 pub(super) fn clause(base: &str, utf8: &str) -> String {
-    base64(base)
-        .and_then(|bytes| String::from_utf8(bytes).ok())
-        .filter(|text| !text.is_empty())
-        .unwrap_or_else(|| utf8.to_owned())
+    // Bytes that are not UTF-8 are of another charset: only that they are not ASCII matters here.
+    printed(&String::from_utf8_lossy(&base64(base).unwrap_or_default()), utf8)
 }

@@ -7,6 +7,7 @@ mod declared;
 mod names;
 mod object;
 mod partitions;
+mod utf8;
 
 use thiserror::Error;
 
@@ -16,6 +17,7 @@ use self::object::{
     Check, Column, INDEX_FULLTEXT, INDEX_PRIMARY, INDEX_SPATIAL, INDEX_UNIQUE, Index, ORDER_DESCENDING, Object,
     Partition, ROW_FORMAT_REDUNDANT, Table,
 };
+use self::utf8::utf8;
 use super::fields::{self, BuildError, FieldPart, IndexParts};
 use super::{CheckDef, ColumnDef, IndexRoot, PartitionDef, SqlType, TableDef};
 use crate::page::kind::Family;
@@ -43,7 +45,7 @@ const CHECK_NOT_ENFORCED: u32 = 1;
 /// # Errors
 /// It is not the JSON of a table, or has unknown types or positions.
 pub fn from_sdi(json: &[u8]) -> Result<TableDef, SdiTableError> {
-    let Object { dd_object: table } = serde_json::from_slice(json)?;
+    let Object { dd_object: table } = serde_json::from_slice(&utf8(json))?;
     let system = |column: &Column| matches!(column.name.as_str(), "DB_ROW_ID" | "DB_TRX_ID" | "DB_ROLL_PTR");
     let kept: Vec<usize> =
         table.columns.iter().enumerate().filter(|(_, column)| !system(column)).map(|(at, _)| at).collect();

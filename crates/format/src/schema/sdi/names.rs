@@ -5,6 +5,7 @@ use serde::Deserialize;
 use super::SdiTableError;
 use super::column::option;
 use super::object::{Partition, ROW_FORMAT_REDUNDANT};
+use super::utf8::utf8;
 
 /// The name of an object, and of its indexes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +50,7 @@ struct NamedIndex {
 /// # Errors
 /// It is not the JSON of such an object.
 pub fn names(json: &[u8]) -> Result<SdiNames, SdiTableError> {
-    let Object { dd_object: object } = serde_json::from_slice(json)?;
+    let Object { dd_object: object } = serde_json::from_slice(&utf8(json))?;
     let mut indexes: Vec<(&str, &str)> =
         object.indexes.iter().map(|index| (index.se_private_data.as_str(), index.name.as_str())).collect();
     let parts = object.partitions.iter().flat_map(|part| std::iter::once(part).chain(&part.subpartitions));
@@ -72,7 +73,7 @@ pub(crate) fn tablespace_flags(json: &[u8]) -> Option<u32> {
     struct Tablespace {
         se_private_data: String,
     }
-    let Described { dd_object: tablespace } = serde_json::from_slice(json).ok()?;
+    let Described { dd_object: tablespace } = serde_json::from_slice(&utf8(json)).ok()?;
     option(&tablespace.se_private_data, "flags")
 }
 
