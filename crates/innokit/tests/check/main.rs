@@ -28,6 +28,7 @@ mod live;
 mod live_load;
 mod live_words;
 mod logs;
+mod many_tables;
 mod memory;
 mod monitor;
 mod odd_files;

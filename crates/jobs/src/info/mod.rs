@@ -33,6 +33,7 @@ use crate::source::keys::{KeyFiles, SpaceKey};
 use crate::source::name::NameHint;
 use crate::source::page::PageOpener;
 use crate::source::redo_log::RedoLogs;
+use crate::source::remote::Missed;
 use crate::source::space::{self, SpacePart};
 use crate::tree::sdi::{self, Objects};
 use crate::tree::space::SpaceFile;
@@ -94,21 +95,34 @@ pub fn info(paths: &[PathBuf], options: &InfoOptions) -> Result<InfoReport, Erro
     let keys = options.keys.read()?;
     let mut files = Vec::with_capacity(paths.len());
     let mut targets = Vec::new();
+    // One for all files: it lists and reads each datadir once.
+    let mut redo = RedoLogs::default();
     for path in paths {
-        let (file, target) = recognise(path, files.len(), options, &keys);
+        let (file, target) = recognise((path, files.len()), options, &keys, &mut redo);
         files.push(file);
         targets.extend(target);
     }
     sweep(&targets, options)?;
     for target in targets {
         if let Some(file) = files.get_mut(target.file) {
-            target.finish(file);
+            target.finish(file, &mut redo);
         }
     }
-    for failed in files::failures_of(paths) {
+    miss(files::failures_of(paths), &mut files);
+    Ok(InfoReport { files })
+}
+
+/// Notes the files that could not be read to their end.
+fn miss(missed: Vec<Missed>, files: &mut Vec<FileInfo>) {
+    if missed.is_empty() {
+        return;
+    }
+    let places: HashMap<String, usize> =
+        files.iter().enumerate().rev().map(|(place, file)| (file.path.clone(), place)).collect();
+    for failed in missed {
         let path = failed.path.to_string_lossy();
         let error = Some(format!("cannot be read: {}", failed.why));
-        match files.iter_mut().find(|file| file.path == path) {
+        match places.get(&*path).and_then(|place| files.get_mut(*place)) {
             Some(file) => file.error = file.error.take().or(error),
             None => {
                 let what = "cannot be read".to_owned();
@@ -116,7 +130,6 @@ pub fn info(paths: &[PathBuf], options: &InfoOptions) -> Result<InfoReport, Erro
             }
         }
     }
-    Ok(InfoReport { files })
 }
 
 fn sweep(targets: &[SweptSpace], options: &InfoOptions) -> Result<(), Error> {
@@ -141,7 +154,12 @@ fn sweep(targets: &[SweptSpace], options: &InfoOptions) -> Result<(), Error> {
 }
 
 /// Recognises a file by its first bytes; returns what to read if it is a tablespace.
-fn recognise(path: &Path, file: usize, options: &InfoOptions, keys: &KeyStore) -> (FileInfo, Option<SweptSpace>) {
+fn recognise(
+    (path, file): (&Path, usize),
+    options: &InfoOptions,
+    keys: &KeyStore,
+    redo: &mut RedoLogs,
+) -> (FileInfo, Option<SweptSpace>) {
     let mut info = FileInfo { path: path.to_string_lossy().into_owned(), ..FileInfo::default() };
     let (meta, len) = match measure(path) {
         Ok(found) => found,
@@ -173,7 +191,7 @@ fn recognise(path: &Path, file: usize, options: &InfoOptions, keys: &KeyStore) -
             let identity = identity::identify(path, &head, len);
             (info.kind, info.what, info.facts) = (Some(identity.kind), identity.what, identity.facts);
             if NameHint::of(path).promises_pages() {
-                break_promise(path, &mut info);
+                break_promise(path, &mut info, redo);
             }
             (info, None)
         }
@@ -182,9 +200,9 @@ fn recognise(path: &Path, file: usize, options: &InfoOptions, keys: &KeyStore) -
 
 /// A file named like a tablespace whose content is not one. A server killed while creating the file leaves it empty or zeroed, and recovery
 /// creates it again.
-fn break_promise(path: &Path, info: &mut FileInfo) {
+fn break_promise(path: &Path, info: &mut FileInfo, redo: &mut RedoLogs) {
     let hollow = matches!(info.kind, Some(ContentKind::Empty | ContentKind::Zeros));
-    let pending = RedoLogs::default().pending_for(path).filter(|_| hollow).map(str::to_owned);
+    let pending = redo.pending_for(path).filter(|_| hollow).map(str::to_owned);
     match pending {
         Some(why) => info.what = format!("{}; a tablespace that recovery may still write: {why}", info.what),
         None => info.damage = Some("its name is that of a tablespace, but its content is not".to_owned()),
@@ -311,9 +329,9 @@ impl SweptSpace {
     }
 
     /// Turns the sums into the report.
-    fn finish(self, file: &mut FileInfo) {
+    fn finish(self, file: &mut FileInfo, redo: &mut RedoLogs) {
         let dictionary = self.dictionary();
-        let recovery = RedoLogs::default().pending_for(&self.path).map(str::to_owned);
+        let recovery = redo.pending_for(&self.path).map(str::to_owned);
         let mut sums = self.sums.into_inner().unwrap_or_else(PoisonError::into_inner);
         let (format, header) = (&self.part.format, self.pages.header());
         let page0 = self.part.header.is_some();

@@ -1,5 +1,6 @@
 //! The tables in some files: their definitions, and the roots of the trees with their rows.
 
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -124,7 +125,8 @@ impl Tables {
                 Err(why) => unread.push(Unread { path, why }),
             }
         }
-        let is_named = |space: &Tablespace| paths.iter().any(|path| path.as_path() == space.path());
+        let named: HashSet<&Path> = paths.iter().map(PathBuf::as_path).collect();
+        let is_named = |space: &Tablespace| named.contains(space.path());
         let mut opener = Opener::new();
         let mut help = |space: &Tablespace| {
             let is_wanted = holds_a_table(space, is_named(space));
@@ -136,7 +138,7 @@ impl Tables {
         };
         let help: Vec<Help> = spaces.iter().map(&mut help).collect();
         let known = in_parallel(workers, &spaces, |space| trees(space, &definitions, index));
-        let mut found = Found { tables: Vec::new() };
+        let mut found = Found::default();
         for (number, (trees, help)) in known.into_iter().zip(help).enumerate() {
             let Some(space) = spaces.get(number) else { continue };
             if trees.is_empty() && holds_a_table(space, is_named(space)) {
@@ -149,11 +151,9 @@ impl Tables {
         }
         found.tables.sort_by(|a, b| a.name.cmp(&b.name));
         // Why a definition was not found may be that the file beside the table could not be read.
-        let is_known = |path: &PathBuf| {
-            unread.iter().any(|unread| unread.path == *path)
-                || spaces.iter().flat_map(|space| &space.files).any(|file| file.path == *path)
-        };
-        let beside = files::failures_of(paths).into_iter().filter(|missed| !is_known(&missed.path));
+        let of_spaces = spaces.iter().flat_map(|space| &space.files).map(|file| &file.path);
+        let known: HashSet<&PathBuf> = unread.iter().map(|unread| &unread.path).chain(of_spaces).collect();
+        let beside = files::failures_of(paths).into_iter().filter(|missed| !known.contains(&missed.path));
         let beside: Vec<_> = beside.map(|missed| Unread { path: missed.path, why: missed.why }).collect();
         unread.extend(beside);
         let mut redo = RedoLogs::new(false);
@@ -182,13 +182,10 @@ impl Tables {
 
     /// Files that could not be read, with the reason: those known from the start, and those whose failure shows only at the end.
     pub(super) fn all_unread(&self) -> Vec<String> {
-        let is_of_a_table = |path: &PathBuf| {
-            let spaces =
-                self.tables.iter().flat_map(|table| &table.trees).filter_map(|tree| self.spaces.get(tree.space));
-            spaces.flat_map(|space| &space.files).any(|file| file.path == *path)
-        };
-        let is_known = |path: &PathBuf| self.unread.iter().any(|unread| unread.path == *path) || is_of_a_table(path);
-        let later = files::failures().into_iter().filter(|missed| !is_known(&missed.path));
+        let spaces = self.tables.iter().flat_map(|table| &table.trees).filter_map(|tree| self.spaces.get(tree.space));
+        let of_tables = spaces.flat_map(|space| &space.files).map(|file| &file.path);
+        let known: HashSet<&PathBuf> = self.unread.iter().map(|unread| &unread.path).chain(of_tables).collect();
+        let later = files::failures().into_iter().filter(|missed| !known.contains(&missed.path));
         let text = |path: &Path, why: &str| format!("{}: {why}", path.display());
         let known = self.unread.iter().map(|unread| text(&unread.path, &unread.why));
         known.chain(later.map(|missed| text(&missed.path, &missed.why))).collect()
@@ -269,8 +266,12 @@ impl Help {
     }
 }
 
+/// The tables found so far.
+#[derive(Default)]
 struct Found {
     tables: Vec<TableSource>,
+    /// Where each is, by name.
+    places: HashMap<String, usize>,
 }
 
 impl Found {
@@ -279,18 +280,21 @@ impl Found {
         let name = words.next().unwrap_or_default().to_owned();
         let tree = TreeSource { space, partition: words.next().map(str::to_owned), ..tree };
         let damage = help.damage.iter().cloned();
-        match self.tables.iter_mut().find(|table| table.name == name) {
+        match self.places.get(&name).and_then(|place| self.tables.get_mut(*place)) {
             Some(table) => {
                 table.trees.push(tree);
                 table.damage.extend(damage);
             }
-            None => self.tables.push(TableSource {
-                name,
-                table: described.whole,
-                trees: vec![tree],
-                damage: damage.collect(),
-                notes: help.note.iter().cloned().collect(),
-            }),
+            None => {
+                self.places.insert(name.clone(), self.tables.len());
+                self.tables.push(TableSource {
+                    name,
+                    table: described.whole,
+                    trees: vec![tree],
+                    damage: damage.collect(),
+                    notes: help.note.iter().cloned().collect(),
+                });
+            }
         }
     }
 }

@@ -16,6 +16,7 @@ mod settle;
 mod settling;
 mod walked;
 
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -98,13 +99,8 @@ pub fn tables_watched(
     })?;
     // If a file could not be read to its end, its findings may only reflect the missing rest: report the failure instead.
     let mut subjects = subjects;
-    for Missed { path, why, .. } in files::failures_of(&inventory.asked) {
-        match subjects.iter_mut().find(|subject| subject.has(&path)) {
-            Some(subject) => subject.opened = Err(format!("cannot be read: {why}")),
-            None if inventory.failed.iter().any(|failed| failed.path == path) => {}
-            None => inventory.failed.push(Passed { path, why }),
-        }
-    }
+    let missed = files::failures_of(&inventory.asked);
+    miss(missed, &mut subjects, &mut inventory.failed);
     let mut report = settle::settle(&subjects, &definitions, &walked, (&inventory, &catalogs), (options, &keys));
     report.incomplete = options.watcher.is_stopped();
     report.effort = report::Effort {
@@ -116,6 +112,27 @@ pub fn tables_watched(
     };
     report.totals.seconds = start.elapsed().as_secs_f64();
     Ok(report)
+}
+
+/// Notes the files that could not be read to their end: their tablespaces, or the files themselves.
+fn miss(missed: Vec<Missed>, subjects: &mut [Subject], failed: &mut Vec<Passed>) {
+    if missed.is_empty() {
+        return;
+    }
+    let mut owners: HashMap<PathBuf, usize> = HashMap::new();
+    for (at, subject) in subjects.iter().enumerate() {
+        for path in subject.paths() {
+            owners.entry(path.to_path_buf()).or_insert(at);
+        }
+    }
+    let mut known: HashSet<PathBuf> = failed.iter().map(|failed| failed.path.clone()).collect();
+    for Missed { path, why, .. } in missed {
+        match owners.get(&path).and_then(|at| subjects.get_mut(*at)) {
+            Some(subject) => subject.opened = Err(format!("cannot be read: {why}")),
+            None if !known.insert(path.clone()) => {}
+            None => failed.push(Passed { path, why }),
+        }
+    }
 }
 
 /// Bytes of all trees' pages, according to their segments.

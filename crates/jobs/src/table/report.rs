@@ -1,6 +1,6 @@
 //! `TableReport`: what was walked, what was found, what was left out. The field names are the JSON document of `docs/table.md`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -225,8 +225,13 @@ impl TableReport {
             }
         }
         let mut rows = std::mem::take(&mut self.hurt);
+        let mut places: HashMap<_, usize> = HashMap::new();
+        for (place, row) in rows.iter().enumerate() {
+            places.entry((row.path.clone(), row.index_id)).or_insert(place);
+        }
         for other in std::mem::take(&mut pages.hurt) {
-            match rows.iter_mut().find(|row| row.path == other.path && row.index_id == other.index_id) {
+            let place = *places.entry((other.path.clone(), other.index_id)).or_insert(rows.len());
+            match rows.get_mut(place) {
                 Some(row) => row.pages = row.pages.max(other.pages),
                 None => rows.push(other),
             }

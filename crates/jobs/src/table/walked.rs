@@ -16,10 +16,10 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// Whether the file is one of the tablespace's.
-    pub fn has(&self, path: &Path) -> bool {
+    /// The tablespace's files.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
         let files = self.opened.as_ref().map_or(&[][..], |known| &known.space.files);
-        self.path == path || files.iter().any(|file| file.path == path)
+        std::iter::once(self.path.as_path()).chain(files.iter().map(|file| file.path.as_path()))
     }
 }
 

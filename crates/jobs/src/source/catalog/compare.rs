@@ -12,7 +12,7 @@ use redo::mysql::undo_number;
 use super::datadir::{Catalog, CatalogFinding, Held};
 use super::ddl_log::{FilesInDdl, UnfinishedDdl};
 use super::entry::{Dictionary, Entry, Holds, TreeAt};
-use super::frm::{Half, halves};
+use super::frm::{Half, halves, whole};
 use super::log::FileEvents;
 use crate::finding_code::FindingCode;
 use crate::report::document::Severity;
@@ -48,6 +48,41 @@ pub(super) struct Compare<'c> {
     /// Tables that a partial backup leaves out.
     left_out: usize,
     pub findings: Vec<CatalogFinding>,
+}
+
+/// Ids of the tablespaces of each table, from the dictionary by the table's name, and from the files by the path of its `.frm` file.
+#[derive(Default)]
+struct NumbersOfTables<'c> {
+    known: HashMap<&'c str, Vec<u32>>,
+    beside: HashMap<PathBuf, Vec<u32>>,
+}
+
+impl<'c> NumbersOfTables<'c> {
+    fn of(compare: &Compare<'c>) -> Self {
+        let mut all = Self::default();
+        for entry in &compare.dictionary.entries {
+            all.known.entry(whole(&entry.name)).or_default().push(entry.space);
+        }
+        for (path, held) in &compare.by_path {
+            if let Some(frm) = frm_of(path) {
+                all.beside.entry(frm).or_default().push(held.space.format.space().0);
+            }
+        }
+        all
+    }
+
+    fn of_table(&self, frm: &Path, table: &str) -> Vec<u32> {
+        // A `.par` file has the same stem.
+        let beside = self.beside.get(&frm.with_extension("")).into_iter();
+        self.known.get(table).into_iter().chain(beside).flatten().copied().collect()
+    }
+}
+
+/// Where the files of the table that this file belongs to have their names from: the path without extension and partition.
+fn frm_of(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?;
+    let end = ["#P#", "#p#", "."].iter().filter_map(|mark| name.find(mark)).min()?;
+    Some(path.with_file_name(name.get(..end)?))
 }
 
 impl<'c> Compare<'c> {
@@ -338,7 +373,9 @@ impl<'c> Compare<'c> {
     /// Tables with a `.frm` file but no dictionary row, or the reverse.
     fn halves(&mut self) {
         let unfinished = UnfinishedDdl::of(&self.catalog.root);
-        for half in halves(&self.catalog.root, &self.catalog.names, self.dictionary) {
+        let halves = halves(&self.catalog.root, &self.catalog.names, self.dictionary);
+        let numbers = if halves.is_empty() { NumbersOfTables::default() } else { NumbersOfTables::of(self) };
+        for half in halves {
             let (path, table, reason, message) = match half {
                 Half::LacksFrm(_, _) | Half::LacksPar(_, _) if self.is_partial => continue,
                 // MySQL 5.7 keeps partitions in the table definition.
@@ -382,7 +419,7 @@ impl<'c> Compare<'c> {
                 self.say(path, Some(&table), (reason, Severity::Notice), message);
                 continue;
             }
-            let numbers = self.numbers_of(&path, &table);
+            let numbers = numbers.of_table(&path, &table);
             let entry = Entry::new(table, 0, Holds::Table);
             self.differs(path, &entry, reason, (message, &numbers));
         }
@@ -391,21 +428,6 @@ impl<'c> Compare<'c> {
     fn is_of_mysql(&self) -> bool {
         let system = self.by_number.get(&0).into_iter().flatten();
         system.map(|space| space.format.family()).any(|family| family == Family::MySql)
-    }
-
-    /// Ids of the tablespaces of the table defined at `frm`, from the dictionary and from the files beside it.
-    fn numbers_of(&self, frm: &Path, table: &str) -> Vec<u32> {
-        let is_its = |entry: &&Entry| entry.name.split(" partition ").next() == Some(table);
-        let known = self.dictionary.entries.iter().filter(is_its).map(|entry| entry.space);
-        let stem = frm.with_extension("");
-        let stem = stem.to_string_lossy().into_owned();
-        let is_beside = |path: &Path| {
-            let rest = path.to_str().and_then(|path| path.strip_prefix(stem.as_str()));
-            rest.is_some_and(|rest| rest.starts_with('.') || rest.starts_with("#P#") || rest.starts_with("#p#"))
-        };
-        let beside =
-            self.by_path.iter().filter(|(path, _)| is_beside(path)).map(|(_, held)| held.space.format.space().0);
-        known.chain(beside).collect()
     }
 
     /// A tablespace in a place unknown to the dictionary.

@@ -23,7 +23,7 @@ mod ring;
 mod rows;
 mod whole;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -276,7 +276,8 @@ impl Catalog {
 
     /// Adds the undo tablespaces, which a table check does not read.
     fn with_undo(&self, held: &[Held]) -> Vec<Held> {
-        let is_held = |path: &&PathBuf| held.iter().any(|held| held.space.path() == path.as_path());
+        let paths: HashSet<&Path> = held.iter().map(|held| held.space.path()).collect();
+        let is_held = |path: &&PathBuf| paths.contains(path.as_path());
         let undo = self.names.iter().filter(|path| NameHint::of(path) == NameHint::Undo);
         let more = undo.filter(|path| !is_held(path));
         let more = more.filter_map(|path| open(std::slice::from_ref(path), &self.keys, self.page_size).ok());

@@ -155,9 +155,10 @@ impl Catalog {
         redo.pending_for(&self.probe())?;
         let mut known: HashSet<u32> = held.iter().map(|held| held.space.format.space().0).collect();
         known.extend(dictionary.entries.iter().map(|entry| entry.space));
+        let paths: HashSet<&Path> = held.iter().map(|held| held.space.path()).collect();
         let strange = |events: &FileEvents| -> Vec<u32> {
             let is_strange = |space: &&u32| {
-                !known.contains(*space) && **space < PASSING_MIN && !self.is_explained(**space, events, held)
+                !known.contains(*space) && **space < PASSING_MIN && !self.is_explained(**space, events, &paths)
             };
             events.changed.iter().filter(is_strange).copied().collect()
         };
@@ -206,8 +207,8 @@ impl Catalog {
 
     /// Whether the log itself explains why no tablespace here has this id. MySQL creates a file before it logs the creation, and writes
     /// page 0 even later, so a file of that name without a readable id is the tablespace.
-    fn is_explained(&self, space: u32, events: &FileEvents, held: &[Held]) -> bool {
-        let is_unreadable = |path: &Path| files::exists(path) && held.iter().all(|held| held.space.path() != path);
+    fn is_explained(&self, space: u32, events: &FileEvents, held: &HashSet<&Path>) -> bool {
+        let is_unreadable = |path: &Path| !held.contains(path) && files::exists(path);
         events.explain_missing(space)
             || events.called.get(&space).is_some_and(|name| is_unreadable(&self.path_of(name)))
     }
@@ -220,11 +221,12 @@ impl Catalog {
     /// MariaDB's log names the files it changes. Looks for a name whose file holds another tablespace, although the log creates, renames
     /// and deletes the files of neither.
     fn by_names(&self, events: &FileEvents, held: &[Held]) -> Option<String> {
+        let files: HashMap<&Path, &Tablespace> = held.iter().map(|held| (held.space.path(), &held.space)).collect();
         let mut called: Vec<(u32, PathBuf)> =
             events.called.iter().map(|(space, name)| (*space, self.path_of(name))).collect();
         called.sort_unstable();
         called.into_iter().find_map(|(space, path)| {
-            let file = held.iter().map(|held| &held.space).find(|file| file.path() == path)?;
+            let file = files.get(path.as_path())?;
             let other = file.format.space().0;
             (other != space && !events.concern(&[space, other]))
                 .then(|| format!("it calls tablespace {space} {}, but that file is tablespace {other}", path.display()))

@@ -1,0 +1,101 @@
+//! Work grows with the number of tables, not with its square: a folder of 800 tables is listed as often as one of 100, and each of its files
+//! is opened as often. Counted by the kernel (inotify), so no clock takes part.
+#![allow(clippy::expect_used, clippy::panic, reason = "helpers of tests fail the test")]
+
+use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use tempfile::TempDir;
+
+use crate::common::{innokit, repository};
+
+/// How often a folder and each of its files were opened.
+#[derive(Debug, Default)]
+struct Opened {
+    folder: usize,
+    files: BTreeMap<String, usize>,
+}
+
+impl Opened {
+    fn most(&self) -> usize {
+        self.files.values().copied().max().unwrap_or(0)
+    }
+
+    fn all(&self) -> usize {
+        self.files.values().sum()
+    }
+}
+
+/// Runs the command and counts what it opens in these folders.
+fn opened(command: &mut Command, folders: [&Path; 2]) -> [Opened; 2] {
+    let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).expect("inotify");
+    // Closing is listed too because the kernel merges equal events that follow each other.
+    let numbers = folders.map(|folder| {
+        inotify::add_watch(&watch, folder, WatchFlags::OPEN | WatchFlags::CLOSE).expect("the folder is watched")
+    });
+    let mut counts = [Opened::default(), Opened::default()];
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("innokit runs");
+    loop {
+        let status = child.try_wait().expect("the process is ours");
+        drain(&watch, numbers, &mut counts);
+        if let Some(status) = status {
+            assert_eq!(status.code(), Some(0), "{command:?}");
+            return counts;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn drain(watch: &OwnedFd, numbers: [i32; 2], counts: &mut [Opened; 2]) {
+    let mut buffer = [MaybeUninit::uninit(); 1 << 16];
+    let mut reader = inotify::Reader::new(watch, &mut buffer);
+    while let Ok(event) = reader.next() {
+        assert!(!event.events().contains(ReadFlags::QUEUE_OVERFLOW), "the kernel dropped events");
+        let Some(place) = numbers.iter().position(|number| *number == event.wd()) else { continue };
+        let (Some(count), true) = (counts.get_mut(place), event.events().contains(ReadFlags::OPEN)) else { continue };
+        match event.file_name() {
+            None => count.folder += 1,
+            Some(name) => *count.files.entry(name.to_string_lossy().into_owned()).or_default() += 1,
+        }
+    }
+}
+
+/// The most openings of one file by any of the commands: its head, its dictionary or definition, its pages, the comparison.
+const OPENINGS_MAX: usize = 12;
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn eight_times_the_tables_take_no_more_listings_and_no_more_openings_of_each_file() {
+    let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let data = folder.path().join("data");
+    let made = Command::new(repository().join("scripts/make-many-tables.sh"))
+        .arg(&data)
+        .args(["mariadb", "900", "800"])
+        .status()
+        .expect("bash runs");
+    assert!(made.success());
+    let folders = ["d00001", "d00000"].map(|name| data.join(name));
+    let out = folder.path().join("rows");
+    let commands: [&[&str]; 8] = [
+        &["check"],
+        &["check", "--live"],
+        &["table", "check"],
+        &["table", "count"],
+        &["table", "checksum"],
+        &["table", "schema"],
+        &["table", "export", "--format", "jsonl", "-o", out.to_str().expect("a path")],
+        &["info"],
+    ];
+    for words in commands {
+        let [few, many] = opened(innokit().args(words).arg(&data), [&folders[0], &folders[1]]);
+        assert!(few.all() >= 100, "{words:?}: {few:?}");
+        assert!(many.folder <= few.folder, "{words:?}: {} listings, {} of the small folder", many.folder, few.folder);
+        assert!(many.most() <= OPENINGS_MAX, "{words:?}: {} openings of one file", many.most());
+        assert!(many.all() <= few.all() * 9, "{words:?}: {} openings, {} in the small folder", many.all(), few.all());
+    }
+}
