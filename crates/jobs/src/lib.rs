@@ -63,6 +63,7 @@ mod verdict;
 mod binlog_at;
 mod error;
 mod finding_code;
+mod unlogged;
 
 pub use archive::{
     ArchiveError, ArchiveEvent, ArchiveMark, ArchiveOptions, ArchiveReport, ArchiveStatus, ArchiveUntil, ArchivedRange,

@@ -21,3 +21,5 @@ mod backup_mysql;
 mod backup_stream;
 mod backups;
 mod backups_packed;
+#[cfg(feature = "sql")]
+mod unlogged_builds;

@@ -15,6 +15,7 @@ use redo::record::{FileRecord, Subject};
 use super::error::{Result, refused};
 use super::log::{Scanned, file_record};
 use super::outside::Outside;
+use crate::unlogged::UnloggedPages;
 
 /// The file operations of a log from an LSN on.
 #[derive(Debug)]
@@ -26,14 +27,22 @@ pub(super) struct LaterFiles {
     pub dropped: BTreeSet<SpaceId>,
     /// The names that each tablespace had, in the order of the log.
     pub names: BTreeMap<SpaceId, Vec<PathBuf>>,
+    pages: UnloggedPages,
     /// The LSN at which an index was first built without redo.
     loads: BTreeMap<SpaceId, Lsn>,
 }
 
 impl LaterFiles {
     pub fn after(after: Lsn, outside: Outside) -> Self {
-        let (made, dropped) = (BTreeSet::new(), BTreeSet::new());
-        Self { after, outside, made, dropped, names: BTreeMap::new(), loads: BTreeMap::new() }
+        Self {
+            after,
+            outside,
+            made: BTreeSet::new(),
+            dropped: BTreeSet::new(),
+            names: BTreeMap::new(),
+            pages: UnloggedPages::default(),
+            loads: BTreeMap::new(),
+        }
     }
 
     /// Whether the base copy is from before `until`: then its files contain nothing later than that.
@@ -44,8 +53,13 @@ impl LaterFiles {
     /// Adds a mini-transaction. Fails if its file operations cannot be carried out.
     pub fn add(&mut self, scanned: &Scanned<'_>) -> Result<()> {
         let mtr = &scanned.mtr;
+        // The build may have begun before the base copy ended.
+        let loads = self.pages.add(mtr);
         if mtr.start < self.after {
             return Ok(());
+        }
+        for load in loads {
+            self.loads.entry(load.space).or_insert(load.lsn);
         }
         for (subject, bytes) in scanned.records() {
             match subject {
@@ -74,10 +88,6 @@ impl LaterFiles {
             }
             FileRecord::Delete { space, .. } => {
                 self.dropped.insert(space);
-                Ok(())
-            }
-            FileRecord::Load { space, .. } => {
-                self.loads.entry(space).or_insert(lsn);
                 Ok(())
             }
             _ => Ok(()),

@@ -14,10 +14,12 @@ use redo::record::{Effect, FileRecord, Grammar, Mtr, RedoRecord, Subject};
 use super::definitions::Definitions;
 use super::error::{Result, damaged, refused};
 use super::fresh::FreshPages;
+use super::head::Head;
 use super::later_files::LaterFiles;
 use super::load::Load;
 use super::log::{RedoLog, Scan, Scanned, TableStates, Vendor, file_record};
 use super::outside::Outside;
+use super::place::walk;
 use super::prefetch::Prefetcher;
 use super::rest::Rest;
 use super::voids::Voids;
@@ -182,7 +184,7 @@ impl Wanted {
         })?;
         wanted.fits(memory)?;
         wanted.changed.extend(wanted.load.spaces());
-        wanted.take_later_files()?;
+        wanted.take_later_files(log)?;
         log.check_end(end)?;
         log.check_archive_end(end, until)?;
         log.check_copy_end(end)?;
@@ -200,9 +202,10 @@ impl Wanted {
 
     /// Takes over the names of files that MySQL made or renamed after the base copy. From here on they are treated like MariaDB's, whose
     /// recovery follows names.
-    fn take_later_files(&mut self) -> Result<()> {
+    fn take_later_files(&mut self, log: &RedoLog) -> Result<()> {
         let Some(later) = &self.later else { return Ok(()) };
-        later.refuse_unlogged(|space| self.said.get(&space).map(|name| name.trim_start_matches("./").to_owned()))?;
+        let said = |space| self.said.get(&space).map(|name| name.trim_start_matches("./").to_owned());
+        later.refuse_unlogged(|space| said(space).or_else(|| named_in(log.path.parent()?.parent()?, space)))?;
         for (space, names) in later.names.iter().filter(|(space, _)| !later.dropped.contains(*space)) {
             self.names.insert(*space, names.clone());
             self.changed.insert(*space);
@@ -508,4 +511,17 @@ impl Wanted {
     pub fn is_of_use(&self, id: PageId, start: Lsn) -> bool {
         !self.deleted.contains(&id.space) && self.voids.spare(id, start)
     }
+}
+
+/// The name of a tablespace's file in a datadir of MySQL.
+fn named_in(datadir: &Path, space: SpaceId) -> Option<String> {
+    let mut name = None;
+    let found = walk(datadir, &mut |path, metadata| {
+        let is_table = name.is_none() && metadata.is_file() && path.extension().is_some_and(|ending| ending == "ibd");
+        if is_table && Head::read(&datadir.join(path))?.is_some_and(|head| head.format.space() == space) {
+            name = Some(path.display().to_string());
+        }
+        Ok(())
+    });
+    found.ok().and(name)
 }

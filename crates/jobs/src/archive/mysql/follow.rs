@@ -12,7 +12,7 @@ use redo::mysql::copy::cut;
 use redo::mysql::follow::{SoundBlocks, continues, ends_within_block};
 
 use super::disabled;
-use super::groups::{Groups, Load};
+use super::groups::Groups;
 use super::history;
 use super::live::{Headers, LiveBlocks};
 use super::stored::StoredBlocks;
@@ -22,6 +22,7 @@ use crate::archive::follow::{Follow, Look};
 use crate::archive::gap::{Gap, note};
 use crate::archive::name::SegmentName;
 use crate::archive::status::{ArchiveStatus, Unlogged};
+use crate::unlogged::{Load, Once};
 
 /// Bytes per read: four times as many while the archive is behind, the minimum again once it has caught up.
 const READ_MIN: usize = 16 << 10;
@@ -53,6 +54,8 @@ pub(super) struct BlockFollower {
     /// Since when a flushed block cannot be found.
     pub missing_since: Option<Instant>,
     pub unlogged: Vec<Load>,
+    /// The indexes that `unlogged` has named.
+    pub named: Once,
 }
 
 impl Follow for BlockFollower {
@@ -168,7 +171,7 @@ impl BlockFollower {
         self.live.close_before(self.segment.next());
         self.status.bytes += end.0 - self.groups.at.0;
         let (mtrs, loads) = self.groups.take(end);
-        self.unlogged.extend(loads);
+        self.unlogged.extend(loads.into_iter().filter(|load| self.named.is_first(load)));
         self.status.mtrs += mtrs;
         Ok(())
     }

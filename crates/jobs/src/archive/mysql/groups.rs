@@ -2,23 +2,16 @@
 
 use std::collections::VecDeque;
 
-use format::{Lsn, SpaceId};
+use format::Lsn;
 use redo::block::LOG_BLOCK_SIZE;
 use redo::mysql::FORMAT_MANY_FILES;
 use redo::mysql::mtr_reader::MtrReader;
-use redo::record::{FileRecord, Mtr, RedoRecord};
+use redo::record::Mtr;
 
 use crate::archive::error::{Result, refused};
+use crate::unlogged::{Load, UnloggedPages};
 
-/// An index that was built without redo.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Load {
-    pub lsn: Lsn,
-    pub space: SpaceId,
-    pub index: u64,
-}
-
-/// A complete mini-transaction: its end, and the indexes that it reports as built without redo.
+/// A complete mini-transaction: its end, and the indexes that it shows to be built without redo.
 #[derive(Debug)]
 struct Group {
     end: Lsn,
@@ -26,24 +19,16 @@ struct Group {
 }
 
 impl Group {
-    fn of(mtr: &Mtr<'_>) -> Self {
-        Self { end: mtr.end, loads: loads_in(mtr).collect() }
+    fn of(mtr: &Mtr<'_>, pages: &mut UnloggedPages) -> Self {
+        Self { end: mtr.end, loads: pages.add(mtr) }
     }
-}
-
-/// The indexes that a mini-transaction reports as built without redo.
-pub(super) fn loads_in(mtr: &Mtr<'_>) -> impl Iterator<Item = Load> {
-    let lsn = mtr.start;
-    mtr.records().filter_map(move |record| match record {
-        Ok(RedoRecord::File(FileRecord::Load { space, index })) => Some(Load { lsn, space, index }),
-        _ => None,
-    })
 }
 
 /// Mini-transactions, parsed as their blocks are read.
 #[derive(Debug)]
 pub(super) struct Groups {
     reader: MtrReader,
+    pages: UnloggedPages,
     /// Complete within the full blocks, and not archived yet.
     full: VecDeque<Group>,
     /// Complete only with the block behind the full ones, which may still grow.
@@ -56,23 +41,23 @@ impl Groups {
     /// Starts with the block at `start`.
     pub fn new(start: Lsn) -> Self {
         let reader = MtrReader::new(FORMAT_MANY_FILES, start, Vec::new());
-        Self { reader, full: VecDeque::new(), last: Vec::new(), at: start }
+        Self { reader, pages: UnloggedPages::default(), full: VecDeque::new(), last: Vec::new(), at: start }
     }
 
     /// Takes full blocks, each once, and the current version of the block behind them.
     pub fn feed(&mut self, full: &[u8], last: Option<&[u8; LOG_BLOCK_SIZE]>) -> Result<()> {
         let mut input = full;
         while let Some(mtr) = self.reader.next_mtr(&mut input) {
-            self.full.push_back(Group::of(&mtr));
+            self.full.push_back(Group::of(&mtr, &mut self.pages));
         }
         refuse_faults(&self.reader)?;
         self.last.clear();
         let Some(last) = last else { return Ok(()) };
         // This block will grow. A copy of the reader parses it: the reader itself must not see it yet.
-        let mut reader = self.reader.clone();
+        let (mut reader, mut pages) = (self.reader.clone(), self.pages.clone());
         let mut input = last.as_slice();
         while let Some(mtr) = reader.next_mtr(&mut input) {
-            self.last.push(Group::of(&mtr));
+            self.last.push(Group::of(&mtr, &mut pages));
         }
         refuse_faults(&reader)
     }
@@ -89,7 +74,7 @@ impl Groups {
         ends.take_while(|end| *end <= fence).last().filter(|end| *end > self.at)
     }
 
-    /// Takes the ones that end at or before `end`. Returns how many, and the indexes that they report.
+    /// Takes the ones that end at or before `end`. Returns how many, and the indexes that they show to be built without redo.
     pub fn take(&mut self, end: Lsn) -> (u64, Vec<Load>) {
         let (mut mtrs, mut loads) = (0, Vec::new());
         let count = self.full.partition_point(|group| group.end <= end);

@@ -21,7 +21,7 @@ use redo::block::LOG_BLOCK_SIZE;
 use redo::mysql::follow::SoundBlocks;
 
 use self::follow::{BlockFollower, begin};
-use self::groups::{Groups, Load};
+use self::groups::Groups;
 pub(super) use self::live::is_mysql;
 use self::live::{Headers, LiveBlocks};
 pub(crate) use self::stored::StoredBlocks;
@@ -33,6 +33,7 @@ use super::gap::{Gap, noted};
 use super::name::{SegmentName, list};
 use super::options::ArchiveOptions;
 use super::status::{ArchiveEvent, ArchiveStatus, Unlogged};
+use crate::unlogged::{Load, Once};
 
 /// Bytes of the first read.
 const READ_FIRST: usize = 64 << 10;
@@ -98,6 +99,7 @@ pub(super) fn start(
         rest: None,
         missing_since: None,
         unlogged: Vec::new(),
+        named: Once::default(),
     };
     follower.tell();
     if let Some(gap) = gap {

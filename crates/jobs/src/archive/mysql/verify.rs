@@ -10,12 +10,12 @@ use redo::mysql::FORMAT_MANY_FILES;
 use redo::mysql::mtr_reader::MtrReader;
 use redo::record::{FileRecord, RedoRecord};
 
-use super::groups::loads_in;
 use super::stored::StoredBlocks;
 use crate::archive::error::{Result, failed};
 use crate::archive::name::SegmentName;
 use crate::archive::status::Unlogged;
 use crate::source::read_up_to;
+use crate::unlogged::{Once, UnloggedPages};
 
 /// Whether a segment belongs to a MySQL log.
 pub(in crate::archive) fn is_of_blocks(dir: &Path, name: SegmentName) -> Result<bool> {
@@ -37,6 +37,8 @@ pub(in crate::archive) struct BlockRange {
     pub mtrs: u64,
     /// Indexes built without redo.
     pub unlogged: Vec<Unlogged>,
+    pages: UnloggedPages,
+    named: Once,
     files: HashMap<SpaceId, String>,
 }
 
@@ -44,8 +46,17 @@ impl BlockRange {
     /// Starts with a segment.
     pub fn new(name: SegmentName) -> Self {
         let reader = MtrReader::new(FORMAT_MANY_FILES, name.start, Vec::new());
-        let (next, files) = (name.start, HashMap::new());
-        Self { timeline: name.timeline, next, is_over: false, reader, mtrs: 0, unlogged: Vec::new(), files }
+        Self {
+            timeline: name.timeline,
+            next: name.start,
+            is_over: false,
+            reader,
+            mtrs: 0,
+            unlogged: Vec::new(),
+            pages: UnloggedPages::default(),
+            named: Once::default(),
+            files: HashMap::new(),
+        }
     }
 
     pub fn is_followed_by(&self, name: SegmentName) -> bool {
@@ -77,7 +88,7 @@ impl BlockRange {
                     files.insert(space, String::from_utf8_lossy(name.strip_prefix(b"./").unwrap_or(name)).into_owned());
                 }
             }
-            let named = loads_in(&mtr).map(Unlogged::from);
+            let named = self.pages.add(&mtr).into_iter().filter(|load| self.named.is_first(load)).map(Unlogged::from);
             unlogged.extend(named.map(|load| Unlogged { file: files.get(&SpaceId(load.space)).cloned(), ..load }));
         }
         (self.next, self.is_over) = (stored.next(), stored.last_block().is_some());

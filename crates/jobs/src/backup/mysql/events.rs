@@ -10,11 +10,11 @@ use format::{Lsn, SpaceId};
 use redo::block::{LOG_BLOCK_SIZE, block_start};
 use redo::mysql::FORMAT_MANY_FILES;
 use redo::mysql::mtr_reader::MtrReader;
-use redo::record::{FileRecord, RedoRecord};
 
 use super::copied_log::Origin;
 use crate::backup::error::{BackupError, Result, failed};
 use crate::source::read_up_to;
+use crate::unlogged::UnloggedPages;
 
 /// Bytes per read, at most.
 const PIECE: u64 = 1 << 20;
@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 #[derive(Debug, Default)]
 pub(super) struct Events {
     reader: Option<Reader>,
-    /// Tablespaces with indexes built without redo, each at the LSN where the log says so. Nothing from before `taken`.
+    /// Tablespaces with indexes built without redo, each at the LSNs where the log shows it. Nothing from before `taken`.
     loaded: BTreeSet<(Lsn, SpaceId)>,
     /// `take_loaded` has returned everything before this LSN.
     taken: Lsn,
@@ -36,6 +36,7 @@ pub(super) struct Events {
 #[derive(Debug, Clone)]
 struct Reader {
     mtrs: MtrReader,
+    pages: UnloggedPages,
     /// The next block to read.
     next: Lsn,
     /// How many keys `mtrs` was given.
@@ -50,6 +51,7 @@ impl Events {
         let known = self.reader.take().filter(|reader| reader.keys == keys.len());
         let mut reader = known.unwrap_or_else(|| Reader {
             mtrs: MtrReader::new(FORMAT_MANY_FILES, origin.checkpoint, keys.to_vec()),
+            pages: UnloggedPages::default(),
             next: block_start(origin.checkpoint),
             keys: keys.len(),
         });
@@ -93,17 +95,9 @@ impl Events {
         reader.next = Lsn(reader.next.0 + len as u64);
         let mut input = bytes.as_slice();
         while let Some(mtr) = reader.mtrs.next_mtr(&mut input) {
-            if mtr.start < self.taken {
-                continue;
-            }
-            for record in mtr.records() {
-                match record {
-                    Ok(RedoRecord::File(FileRecord::Load { space, .. })) => self.loaded.extend([(mtr.start, space)]),
-                    Ok(_) => {}
-                    Err(error) => {
-                        return Err(BackupError::Log(format!("it makes no sense at LSN {}: {error}", mtr.start)));
-                    }
-                }
+            let spaces = reader.pages.spaces(&mtr);
+            if mtr.start >= self.taken {
+                self.loaded.extend(spaces.into_iter().map(|space| (mtr.start, space)));
             }
         }
         match reader.mtrs.fault() {
