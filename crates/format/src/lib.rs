@@ -23,6 +23,7 @@ pub mod keyring;
 pub mod layout;
 pub mod page;
 pub mod pieces;
+pub mod printable;
 pub mod record;
 mod rules;
 pub mod schema;

@@ -19,6 +19,7 @@ use crate::monitor::metrics;
 use crate::notify;
 use crate::print::{grouped, human, position, written};
 use crate::server;
+use crate::terminal::{self, shown};
 
 /// The log could not be followed without a gap.
 const GAP: u8 = 1;
@@ -48,9 +49,9 @@ pub fn run(args: &RedoArchiveArgs) -> Result<u8, Box<dyn Error>> {
     let mut told = Told { metrics: args.metrics.as_deref(), told: None, is_behind: false };
     let mut connection = if args.server.is_named() { Some(server::log_server(&args.server)?) } else { None };
     if let Some(Err(error @ ServerError::Privilege { .. })) = connection.as_deref_mut().map(LogServer::binlog) {
-        eprintln!(
-            "innokit: {error}: the archive's marks will hold no binary log position (GRANT BINLOG MONITOR; on MySQL GRANT REPLICATION CLIENT)"
-        );
+        terminal::say(&format!(
+            "{error}: the archive's marks will hold no binary log position (GRANT BINLOG MONITOR; on MySQL GRANT REPLICATION CLIENT)"
+        ));
     }
     let beside = connection.as_deref_mut().map(|server| server as &mut dyn LogServer);
     let done = jobs::archive_beside(beside, &args.datadir, &options, &stop, &mut |event| told.tell(event))?;
@@ -75,13 +76,13 @@ impl Told<'_> {
     fn tell(&mut self, event: &ArchiveEvent<'_>) {
         match event {
             ArchiveEvent::Gap(why) => {
-                eprintln!("innokit: GAP: {why}; take a new base copy: none from before can be recovered beyond it")
+                terminal::say(&format!(
+                    "GAP: {why}; take a new base copy: none from before can be recovered beyond it"
+                ));
             }
             ArchiveEvent::Unlogged(index) => {
-                eprintln!(
-                    "innokit: {}; take a new base copy: none from before can be recovered beyond it",
-                    unlogged(index)
-                )
+                let index = unlogged(index);
+                terminal::say(&format!("{index}; take a new base copy: none from before can be recovered beyond it"));
             }
             ArchiveEvent::Status(status) => self.status(status),
         }
@@ -90,11 +91,11 @@ impl Told<'_> {
     fn status(&mut self, status: &ArchiveStatus) {
         let is_behind = status.lag() >= LAG_WARNED;
         if is_behind && !self.is_behind {
-            eprintln!(
-                "innokit: the archive is {} behind, {:.0}% of the redo log's capacity: at 100% the server overwrites what is missing",
+            terminal::say(&format!(
+                "the archive is {} behind, {:.0}% of the redo log's capacity: at 100% the server overwrites what is missing",
                 human(status.lag_bytes as f64),
                 status.lag() * 100.0
-            );
+            ));
         }
         self.is_behind = is_behind;
         if self.told.is_some_and(|at| at.elapsed() < TOLD_EVERY) {
@@ -107,13 +108,13 @@ impl Told<'_> {
         notify::tell(&format!("{ready}STATUS=archived to LSN {lsn}, behind by {lag:.0}% of the redo log's capacity"));
         let Some(file) = self.metrics else { return };
         if let Err(error) = metrics::write_archive(file, status) {
-            eprintln!("innokit: {}", metrics::not_written(file, &error));
+            terminal::say(&metrics::not_written(file, &error));
         }
     }
 }
 
 fn print(done: &ArchiveStatus, json: Option<(SystemTime, u8)>) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = terminal::out();
     if let Some(head) = json {
         return document::write(head, false, done, &mut out);
     }
@@ -122,7 +123,7 @@ fn print(done: &ArchiveStatus, json: Option<(SystemTime, u8)>) -> io::Result<()>
     if done.gaps > 0 {
         writeln!(out, "gaps      {}", done.gaps)?;
     }
-    Ok(())
+    out.flush()
 }
 
 /// Verifies an archive. Returns the exit status.
@@ -134,13 +135,13 @@ pub fn verify(args: &RedoVerifyArgs) -> Result<u8, Box<dyn Error>> {
 }
 
 fn print_report(report: &ArchiveReport, json: Option<(SystemTime, u8)>) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = terminal::out();
     if let Some(head) = json {
         return document::write(head, false, report, &mut out);
     }
     for range in &report.ranges {
         if let Some(gap) = &range.gap {
-            writeln!(out, "GAP       {gap}")?;
+            writeln!(out, "GAP       {}", shown(gap))?;
         }
         let timeline = if range.timeline > 1 { format!(", timeline {}", range.timeline) } else { String::new() };
         let segments = if range.segments == 1 { "segment" } else { "segments" };
@@ -148,7 +149,7 @@ fn print_report(report: &ArchiveReport, json: Option<(SystemTime, u8)>) -> io::R
         writeln!(out, "archive   LSN {from} to {to}, {count} {segments}{timeline}")?;
     }
     for index in &report.unlogged {
-        writeln!(out, "NO REDO   {}", unlogged(index))?;
+        writeln!(out, "NO REDO   {}", shown(&unlogged(index)))?;
     }
     if let (Some(first), Some(last)) = (&report.first_mark, &report.last_mark) {
         writeln!(out, "marks     {} to {}", time_of(first), time_of(last))?;
@@ -157,10 +158,11 @@ fn print_report(report: &ArchiveReport, json: Option<(SystemTime, u8)>) -> io::R
         }
     }
     for damage in &report.damage {
-        writeln!(out, "DAMAGED   {damage}")?;
+        writeln!(out, "DAMAGED   {}", shown(damage))?;
     }
     let (bytes, mtrs) = (human(report.bytes as f64), grouped(report.mtrs));
-    writeln!(out, "read      {bytes} of log in {mtrs} mini-transactions")
+    writeln!(out, "read      {bytes} of log in {mtrs} mini-transactions")?;
+    out.flush()
 }
 
 fn unlogged(index: &Unlogged) -> String {

@@ -19,6 +19,7 @@ use crate::document;
 use crate::print::{grouped, human, position, written};
 use crate::progress::Bar;
 use crate::server;
+use crate::terminal::{self, shown};
 
 /// The directory in the spool for a backup that is to be sent.
 const SPOOLED: &str = "set";
@@ -65,7 +66,7 @@ fn take(args: &BackupArgs) -> Result<u8, Box<dyn Error>> {
     bar.finish();
     let taken = taken.and_then(|manifest| {
         if spool.is_some() {
-            send_backup(&to, args.compress, io::stdout().lock(), &stop)?;
+            send_backup(&to, args.compress, terminal::data(), &stop)?;
         }
         Ok(manifest)
     });
@@ -74,9 +75,9 @@ fn take(args: &BackupArgs) -> Result<u8, Box<dyn Error>> {
             let json = args.json.then_some((started, 0));
             // Standard output carries the stream.
             let printed = if spool.is_some() {
-                print(&manifest, json, io::stderr())
+                print(&manifest, json, terminal::err())
             } else {
-                print(&manifest, json, io::stdout())
+                print(&manifest, json, terminal::out())
             };
             written(printed, 0)
         }
@@ -131,14 +132,15 @@ fn print(manifest: &Manifest, json: Option<(SystemTime, u8)>, mut out: impl Writ
     let (ddl, commits) = (seconds(manifest.locks.ddl_ms), seconds(manifest.locks.commit_ms));
     writeln!(out, "locks     no DDL for {ddl}, no commits for {commits}")?;
     for name in &manifest.left_out {
-        writeln!(out, "left out  {name}: not a file of a known engine")?;
+        writeln!(out, "left out  {}: not a file of a known engine", shown(name))?;
     }
     let next = match manifest.state {
         BackupState::Prepared => "It is recovered: copy it to the server's datadir.",
         _ if manifest.base.is_some() => "Restore it with its base: innokit restore BASE --to DIR --increment DIR.",
         _ => "A trial recovery succeeded: finish it with innokit recover.",
     };
-    writeln!(out, "{next}")
+    writeln!(out, "{next}")?;
+    out.flush()
 }
 
 fn verify(args: &BackupVerifyArgs) -> Result<u8, Box<dyn Error>> {
@@ -150,19 +152,19 @@ fn verify(args: &BackupVerifyArgs) -> Result<u8, Box<dyn Error>> {
 }
 
 fn print_report(report: &BackupReport, json: Option<(SystemTime, u8)>) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = terminal::out();
     if let Some(head) = json {
         return document::write(head, false, report, &mut out);
     }
     for problem in &report.problems {
-        writeln!(out, "WRONG     {problem}")?;
+        writeln!(out, "WRONG     {}", shown(problem))?;
     }
     let (bytes, files, pages) = (human(report.bytes as f64), grouped(report.files), grouped(report.pages));
     writeln!(out, "read      {bytes} in {files} files, {pages} pages verified")?;
     if report.problems.is_empty() {
         let (lsn, version) = (report.to_lsn, &report.server_version);
         let kind = if report.base.is_some() { "increment" } else { "backup   " };
-        writeln!(out, "{kind} sound, to LSN {lsn}, of {} {version}", ServerKind::of(version).name())?;
+        writeln!(out, "{kind} sound, to LSN {lsn}, of {} {}", ServerKind::of(version).name(), shown(version))?;
         if report.increments > 0 {
             writeln!(out, "chain     {} increments continue it, and all their pages fit", grouped(report.increments))?;
         }
@@ -174,5 +176,5 @@ fn print_report(report: &BackupReport, json: Option<(SystemTime, u8)>) -> io::Re
             )?;
         }
     }
-    Ok(())
+    out.flush()
 }

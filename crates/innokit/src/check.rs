@@ -1,7 +1,7 @@
 //! `innokit check`: options in, report out.
 
 use std::error::Error;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -16,6 +16,7 @@ use crate::monitor::{metrics, nagios};
 use crate::print::{self, Style};
 use crate::progress::Bar;
 use crate::table_print;
+use crate::terminal;
 use crate::watch::{self, INTERRUPTED, Screen};
 
 /// The document of a check that also examined the indexes.
@@ -59,7 +60,7 @@ fn checked(args: &CheckArgs) -> Result<u8, Box<dyn Error>> {
         tables.told_by(&mut report);
     }
     if args.output.verbose {
-        print::effort(&report, &mut io::stderr().lock())?;
+        print::effort(&report, &mut terminal::err())?;
     }
     let is_incomplete = report.incomplete || tables.as_ref().is_some_and(|tables| tables.incomplete);
     // A run that left something out must not report that all is well.
@@ -103,7 +104,7 @@ fn print(
     report: &Report,
     tables: Option<&TableReport>,
 ) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = terminal::out();
     match (args.output.json || args.output.json_lines, tables) {
         (true, None) => document::write((started, status), args.output.json_lines, report, &mut out),
         (true, Some(tables)) => {
@@ -114,7 +115,8 @@ fn print(
             if let Some(tables) = tables {
                 table_print::check(tables, (args.output.quiet, args.output.verbose), &mut out)?;
             }
-            print::hurt(report, &mut out)
+            print::hurt(report, &mut out)?;
+            out.flush()
         }
     }
 }

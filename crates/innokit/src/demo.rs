@@ -8,6 +8,7 @@ use std::path::Path;
 use jobs::{Check, CheckOptions, Report};
 
 use crate::print::{self, Style, written};
+use crate::terminal;
 
 /// Written by MySQL 9.7. `sample/` has copies of `fixtures/`, not links: a packaged crate contains only what is below its own folder, and
 /// not every tool that copies a work tree keeps links.
@@ -42,7 +43,7 @@ pub fn run() -> Result<u8, Box<dyn Error>> {
 }
 
 fn print(report: &Report, dir: &Path) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = terminal::out();
     writeln!(
         out,
         "Three real tablespaces: one written by MySQL 9.7, two by MariaDB 10.11. In one of them, one bit of page 5 was"
@@ -63,7 +64,8 @@ fn print(report: &Report, dir: &Path) -> io::Result<()> {
     writeln!(
         out,
         "backup, or, if the index is a secondary one, drop and rebuild it. Your own data: innokit check /var/lib/mysql"
-    )
+    )?;
+    out.flush()
 }
 
 fn write(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {

@@ -6,6 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use crate::terminal::{self, Shown};
+
 /// Incremented when a name changes its meaning or is removed, not when one is added.
 const SCHEMA_VERSION: u32 = 1;
 
@@ -73,7 +75,7 @@ pub fn write(
     report: &impl Serialize,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let mut out = BufWriter::new(out);
+    let mut out = Shown::json(BufWriter::new(out));
     let document = Document { head: Head::new(started, status), report };
     if is_line {
         serde_json::to_writer(&mut out, &Last { event: "report", document })?;
@@ -88,17 +90,23 @@ pub fn write(
 pub fn write_error(started: SystemTime, status: u8, message: &str, out: &mut impl Write) -> io::Result<()> {
     let head = Head { result: "error", ..Head::new(started, status) };
     let report = &Failure { error: Message { message: message.to_owned() } };
-    serde_json::to_writer_pretty(&mut *out, &Document { head, report })?;
+    serde_json::to_writer_pretty(Shown::json(&mut *out), &Document { head, report })?;
     writeln!(out)
 }
 
 /// Says why a command could not do its work: on standard error, and as a document if requested.
 pub fn fail(started: SystemTime, status: u8, error: &dyn Error, is_json: bool) {
-    // If the readers are gone, there is nobody left to tell, and the status still does.
-    drop(writeln!(io::stderr(), "innokit: {error}"));
+    terminal::say(&error.to_string());
     if is_json {
-        drop(write_error(started, status, &error.to_string(), &mut io::stdout().lock()));
+        drop(write_error(started, status, &error.to_string(), &mut terminal::data()));
     }
+}
+
+/// The same for arguments that clap rejected: its text has lines.
+pub fn refused(started: SystemTime, status: u8, error: &clap::Error) {
+    // See `terminal::say`.
+    drop(write!(terminal::err(), "innokit: {error}"));
+    drop(write_error(started, status, &error.to_string(), &mut terminal::data()));
 }
 
 /// `2026-11-22T16:05:09Z`, in the form of RFC 3339.

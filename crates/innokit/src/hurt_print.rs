@@ -4,7 +4,8 @@ use std::io::{self, Write};
 
 use jobs::report::hurt::{Hurt, KeyRange, TableOutcome, TableVerdict};
 
-use crate::print::{escaped, grouped};
+use crate::print::grouped;
+use crate::terminal::shown;
 
 /// Limits of the text report: rows, and key ranges in each. JSON has all.
 const ROWS_MAX: usize = 40;
@@ -28,10 +29,10 @@ pub fn hurt(rows: &[Hurt], out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "... and {} more (see --json)", grouped((rows.len() - ROWS_MAX) as u64))?;
     }
     for row in rows.iter().take(ROWS_MAX).filter(|row| !row.keys.is_empty() || !row.commands.is_empty()) {
-        let index = row.index.as_ref().map(|index| format!(", {index}")).unwrap_or_default();
+        let index = row.index.as_ref().map(|index| format!(", {}", shown(index))).unwrap_or_default();
         writeln!(out, "\n{}{index}:{}", name(row), keys(&row.keys))?;
         for command in &row.commands {
-            writeln!(out, "    {}", escaped(command))?;
+            writeln!(out, "    {}", shown(command))?;
         }
     }
     Ok(())
@@ -45,7 +46,7 @@ pub fn verdicts(tables: &[TableVerdict], out: &mut impl Write) -> io::Result<()>
             TableOutcome::Undecided => "UNDECIDED",
             TableOutcome::Damage => "DAMAGE",
         };
-        let name = table.table.as_deref().map_or_else(|| escaped(&table.path), escaped);
+        let name = table.table.as_deref().map_or_else(|| shown(&table.path), shown);
         writeln!(out, "{verdict:<9}  {name}")?;
     }
     Ok(())
@@ -53,15 +54,15 @@ pub fn verdicts(tables: &[TableVerdict], out: &mut impl Write) -> io::Result<()>
 
 fn name(row: &Hurt) -> String {
     match &row.table {
-        Some(table) => escaped(table),
-        None => escaped(&row.path),
+        Some(table) => shown(table).into_owned(),
+        None => shown(&row.path).into_owned(),
     }
 }
 
 fn index(row: &Hurt) -> String {
     match (&row.index, row.index_kind, row.index_id) {
-        (Some(name), Some(kind), _) if kind != "sdi" => format!("{name} ({kind})"),
-        (Some(name), ..) => name.clone(),
+        (Some(name), Some(kind), _) if kind != "sdi" => format!("{} ({kind})", shown(name)),
+        (Some(name), ..) => shown(name).into_owned(),
         (None, _, Some(id)) => format!("number {id}"),
         (None, _, None) => format!("({})", row.kind),
     }
@@ -87,8 +88,8 @@ fn keys(ranges: &[KeyRange]) -> String {
         (None, Some(before)) => format!("all before {before}"),
         (None, None) => "all".to_owned(),
     };
-    let shown: Vec<String> = ranges.iter().take(RANGES_MAX).map(text).collect();
+    let listed: Vec<String> = ranges.iter().take(RANGES_MAX).map(text).collect();
     let more = ranges.len().saturating_sub(RANGES_MAX);
     let more = if more > 0 { format!("; and {} more", grouped(more as u64)) } else { String::new() };
-    if shown.is_empty() { String::new() } else { format!(" keys {}{more}", shown.join("; ")) }
+    if listed.is_empty() { String::new() } else { format!(" keys {}{more}", shown(&listed.join("; "))) }
 }

@@ -1,7 +1,7 @@
 //! `innokit info`: options in; a description out, and a picture if requested.
 
 use std::error::Error;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -9,7 +9,7 @@ use jobs::source::datadir::Inventory;
 use jobs::{InfoOptions, InfoReport};
 
 use crate::args::InfoArgs;
-use crate::{document, info_print, map};
+use crate::{document, info_print, map, terminal};
 
 /// Describes the files. Returns the exit status.
 pub fn run(args: &InfoArgs) -> Result<u8, Box<dyn Error>> {
@@ -70,7 +70,7 @@ fn refuse_map(args: &InfoArgs, target: &Path) -> Result<(), String> {
 }
 
 fn print(report: &InfoReport, args: &InfoArgs, started: SystemTime) -> io::Result<()> {
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = terminal::out();
     if args.json {
         document::write((started, report.exit_status()), false, report, &mut out)?;
     } else {

@@ -7,6 +7,7 @@ use jobs::info::report::{DamagedPage, IndexRow, Name};
 use jobs::{FileInfo, InfoReport, TablespaceInfo};
 
 use crate::print::{grouped, human};
+use crate::terminal::shown;
 
 /// Width of the labels on the left.
 const LABEL: usize = 18;
@@ -23,7 +24,7 @@ pub fn text(report: &InfoReport, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn one_file(file: &FileInfo, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "{}", file.path)?;
+    writeln!(out, "{}", shown(&file.path))?;
     if let Some(error) = &file.error {
         row(out, "NOT READ", error)?;
     }
@@ -47,7 +48,7 @@ fn one_file(file: &FileInfo, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn row(out: &mut impl Write, label: &str, value: &str) -> io::Result<()> {
-    writeln!(out, "  {label:<LABEL$} {value}")
+    writeln!(out, "  {label:<LABEL$} {}", shown(value))
 }
 
 fn size(file: &FileInfo) -> String {
@@ -281,8 +282,8 @@ fn indexes(space: &TablespaceInfo, out: &mut impl Write) -> io::Result<()> {
 fn index_name(space: &TablespaceInfo, index: &IndexRow) -> String {
     let several = space.name.as_ref().is_some_and(|name| name.tables > 1);
     match (&index.name, &index.table) {
-        (Some(name), Some(table)) if several => format!("{table}.{name}"),
-        (Some(name), _) => name.clone(),
+        (Some(name), Some(table)) if several => shown(&format!("{table}.{name}")).into_owned(),
+        (Some(name), _) => shown(name).into_owned(),
         _ if index.index_id.is_none() => format!("{} (encrypted)", index.tree),
         _ => index.tree.to_owned(),
     }

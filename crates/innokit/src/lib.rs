@@ -32,6 +32,7 @@ mod table;
 mod table_print;
 mod table_rows;
 mod table_schema;
+mod terminal;
 mod unpack;
 mod watch;
 
@@ -57,15 +58,38 @@ const COULD_NOT: u8 = 2;
 #[must_use]
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if !has_output() {
+        return without_output();
+    }
     let status = called(&arguments);
-    match io::stdout().flush() {
-        // The reader closed the pipe early (`| head`): the verdict stands.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe && status == 0 => {
-            document::fail(SystemTime::now(), COULD_NOT, &error, false);
+    // Nothing is buffered here but the end of a line that a panic cut off.
+    let flushed = io::stdout().flush().map_err(|error| (error.kind(), error.to_string())).err();
+    match flushed.as_ref().or(terminal::lost()) {
+        // Silence is not "all well".
+        Some((kind, why)) if status == 0 => {
+            // The reader closed the pipe early (`| head`): it needs no words.
+            if *kind != io::ErrorKind::BrokenPipe {
+                terminal::say(why);
+            }
             COULD_NOT
         }
         _ => status,
     }
+}
+
+/// Whether standard output is open. The program asks before Rust's runtime starts, which opens the null device in place of a closed one.
+#[must_use]
+pub fn has_output() -> bool {
+    !terminal::is_closed()
+}
+
+/// Answers a call whose standard output is closed (`>&-`): nothing is done, because nobody would learn of it. Returns the exit status.
+#[must_use]
+pub fn without_output() -> u8 {
+    terminal::say(
+        "standard output is closed, and the result would be lost: redirect it (to /dev/null, if it is not wanted)",
+    );
+    COULD_NOT
 }
 
 fn called(arguments: &[OsString]) -> u8 {
@@ -80,7 +104,7 @@ fn called(arguments: &[OsString]) -> u8 {
         // Help and version are not errors.
         Err(error) if !wants_json || !error.use_stderr() => return refused(&error, arguments),
         Err(error) => {
-            document::fail(started, COULD_NOT, &error, true);
+            document::refused(started, COULD_NOT, &error);
             return COULD_NOT;
         }
     };
@@ -117,7 +141,10 @@ fn refused(error: &clap::Error, arguments: &[OsString]) -> u8 {
     if error.use_stderr() && arguments.iter().any(|argument| argument == "--nagios") {
         return monitor::nagios::say(&monitor::nagios::unknown(&error.to_string()), monitor::nagios::UNKNOWN);
     }
-    // If it cannot be shown, the status is all there is.
-    drop(error.print());
-    u8::try_from(error.exit_code()).unwrap_or(COULD_NOT)
+    match error.print() {
+        // Help that cannot be shown.
+        Err(_) if !error.use_stderr() => COULD_NOT,
+        // An error that cannot be shown: the status is all there is.
+        _ => u8::try_from(error.exit_code()).unwrap_or(COULD_NOT),
+    }
 }

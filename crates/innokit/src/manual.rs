@@ -9,6 +9,7 @@ use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 
 use crate::args::{Cli, CompletionsArgs, ManArgs};
+use crate::terminal;
 
 /// Prints the completions of one shell.
 pub fn completions(args: &CompletionsArgs) -> Result<u8, Box<dyn Error>> {
@@ -67,9 +68,8 @@ fn write_pages(command: &Command, dir: &Path) -> io::Result<()> {
     visible(command).try_for_each(|sub| write_pages(sub, dir))
 }
 
-/// A reader that closed the pipe has read enough.
 fn print(text: &[u8]) -> Result<u8, Box<dyn Error>> {
-    match io::stdout().lock().write_all(text) {
+    match terminal::data().write_all(text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(0),
     }

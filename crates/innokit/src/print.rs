@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, Write};
 
 use jobs::report::document::{Pending, Totals, Unit, UnitTotals};
 use jobs::{BinlogPosition, Finding, FindingCode, Report, Severity};
 
 use crate::hurt_print;
+use crate::terminal::{Paint, shown};
 
 /// How much text to print.
 #[derive(Clone, Copy)]
@@ -19,28 +20,27 @@ pub struct Style {
 }
 
 /// Findings, then the summary.
-pub fn text(report: &Report, style: Style, out: &mut impl Write) -> io::Result<()> {
-    let mut out = BufWriter::new(out);
-    let shown: Vec<&Finding> = report.findings.iter().filter(|finding| !style.quiet || is_trouble(finding)).collect();
-    findings(&shown, style.verbose, &mut out)?;
+pub fn text(report: &Report, style: Style, out: &mut impl Paint) -> io::Result<()> {
+    let listed: Vec<&Finding> = report.findings.iter().filter(|finding| !style.quiet || is_trouble(finding)).collect();
+    findings(&listed, style.verbose, out)?;
     let totals = &report.totals;
     let all = if style.quiet { totals.damage + totals.undecided } else { totals.findings };
-    let hidden = all.saturating_sub(shown.len() as u64);
+    let hidden = all.saturating_sub(listed.len() as u64);
     if hidden > 0 {
         writeln!(out, "... and {} more findings (see --max-findings)", grouped(hidden))?;
     }
     if style.verbose {
-        files(report, &mut out)?;
+        files(report, out)?;
     }
     if let Some(tables) = &report.tables {
-        hurt_print::verdicts(tables, &mut out)?;
+        hurt_print::verdicts(tables, out)?;
     }
     let has_said = report.totals.findings > 0 || style.verbose || report.tables.is_some();
     if !style.quiet {
         if has_said {
             writeln!(out)?;
         }
-        summary(report, &mut out)?;
+        summary(report, out)?;
     }
     out.flush()
 }
@@ -50,9 +50,8 @@ pub fn hurt(report: &Report, out: &mut impl Write) -> io::Result<()> {
     if report.hurt.is_empty() {
         return Ok(());
     }
-    let mut out = BufWriter::new(out);
     writeln!(out)?;
-    hurt_print::hurt(&report.hurt, &mut out)?;
+    hurt_print::hurt(&report.hurt, out)?;
     out.flush()
 }
 
@@ -119,13 +118,6 @@ fn stretches(mut pages: Vec<(u32, u64)>) -> String {
     format!("pages {}{more}", shown.join(", "))
 }
 
-/// Escapes a name, so that it stays on one line.
-pub fn escaped(text: &str) -> String {
-    let escape =
-        |letter: char| if letter.is_control() { letter.escape_debug().to_string() } else { letter.to_string() };
-    text.chars().map(escape).collect()
-}
-
 /// `db/t.ibd: page 3 (index page of index 157): what is wrong`.
 pub fn line(finding: &Finding) -> String {
     let weight = match finding.severity {
@@ -146,7 +138,7 @@ pub fn line(finding: &Finding) -> String {
         (Some(kind), None) => format!("{pages} ({kind} page): "),
         (None, _) => format!("{pages}: "),
     };
-    format!("{}: {place}{weight}{}", escaped(&finding.path), escaped(&finding.message))
+    format!("{}: {place}{weight}{}", shown(&finding.path), shown(&finding.message))
 }
 
 fn files(report: &Report, out: &mut impl Write) -> io::Result<()> {
@@ -155,10 +147,10 @@ fn files(report: &Report, out: &mut impl Write) -> io::Result<()> {
         let shape = match (file.family, file.page_size) {
             (Some(family), Some(size)) => format!("{family} {}, {} KiB pages", file.kind, f64::from(size) / 1024.0),
             (Some(family), None) => format!("{family} {}", file.kind),
-            _ => file.error.clone().unwrap_or_else(|| file.kind.to_string()),
+            _ => file.error.as_deref().map_or_else(|| file.kind.to_string(), |error| shown(error).into_owned()),
         };
         if file.unit == Unit::Members {
-            writeln!(out, "{}: {shape}", escaped(&file.path))?;
+            writeln!(out, "{}: {shape}", shown(&file.path))?;
             continue;
         }
         let algorithm = file.algorithm.as_deref().unwrap_or("no checksum");
@@ -166,7 +158,7 @@ fn files(report: &Report, out: &mut impl Write) -> io::Result<()> {
         writeln!(
             out,
             "{}: {shape}, {algorithm}: {examined} {unit}, {} ok, {} empty, {} corrupt, {} unverifiable",
-            escaped(&file.path),
+            shown(&file.path),
             counts.ok,
             counts.empty,
             counts.corrupt,
@@ -174,17 +166,17 @@ fn files(report: &Report, out: &mut impl Write) -> io::Result<()> {
         )?;
     }
     for file in &report.skipped {
-        writeln!(out, "{}: skipped: {}", escaped(&file.path), escaped(&file.why))?;
+        writeln!(out, "{}: skipped: {}", shown(&file.path), shown(&file.why))?;
     }
     Ok(())
 }
 
 /// One line per datadir that needs crash recovery.
 pub fn pending(pending: &[Pending], out: &mut impl Write) -> io::Result<()> {
-    pending.iter().try_for_each(|Pending { path, why }| writeln!(out, "pending {path}: {why}"))
+    pending.iter().try_for_each(|Pending { path, why }| writeln!(out, "pending {}: {}", shown(path), shown(why)))
 }
 
-fn summary(report: &Report, out: &mut impl Write) -> io::Result<()> {
+fn summary(report: &Report, out: &mut impl Paint) -> io::Result<()> {
     let totals = &report.totals;
     let counts = &totals.counts;
     let verdict = match report.exit_status() {
@@ -195,8 +187,7 @@ fn summary(report: &Report, out: &mut impl Write) -> io::Result<()> {
         }
         _ => "all well",
     };
-    let verdict = &format!("{verdict}{}", limits(report));
-    result(verdict, report.exit_status() == 1, report.incomplete, out)?;
+    result((verdict, &limits(report)), report.exit_status() == 1, report.incomplete, out)?;
     pending(&report.pending, out)?;
     writeln!(
         out,
@@ -249,20 +240,25 @@ pub fn limits(report: &Report) -> String {
     [part, since].into_iter().flatten().collect()
 }
 
-/// The line that everybody reads, with `verdict` in words.
-pub fn result(verdict: &str, is_damage: bool, is_incomplete: bool, out: &mut impl Write) -> io::Result<()> {
-    let verdict = match (is_incomplete, is_damage) {
-        (false, _) => verdict.to_owned(),
-        (true, true) => format!("INCOMPLETE, {verdict}"),
-        (true, false) => "INCOMPLETE: stopped before the end".to_owned(),
-    };
-    writeln!(out, "result  {}", alarm(&verdict, is_damage))
-}
-
-/// Red on a terminal, unless the user disabled colours (no-color.org).
-fn alarm(text: &str, is_alarm: bool) -> String {
-    let is_shown = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    if is_alarm && is_shown { format!("\x1b[1;31m{text}\x1b[0m") } else { text.to_owned() }
+/// The line that everybody reads, with `verdict` in words and its `limits`.
+pub fn result(
+    (verdict, limits): (&'static str, &str),
+    is_damage: bool,
+    is_incomplete: bool,
+    out: &mut impl Paint,
+) -> io::Result<()> {
+    write!(out, "result  ")?;
+    match (is_incomplete, is_damage) {
+        (true, false) => return writeln!(out, "INCOMPLETE: stopped before the end"),
+        (true, true) => out.alarm("INCOMPLETE, ")?,
+        (false, _) => {}
+    }
+    if is_damage {
+        out.alarm(verdict)?;
+    } else {
+        write!(out, "{verdict}")?;
+    }
+    writeln!(out, "{limits}")
 }
 
 /// What was verified besides pages: log blocks, mini-transactions, doublewrite slots, binary log events.
@@ -279,7 +275,7 @@ fn logs(totals: &Totals) -> [(&'static str, UnitTotals); 4] {
 pub fn effort(report: &Report, out: &mut impl Write) -> io::Result<()> {
     let effort = &report.effort;
     for note in &effort.notes {
-        writeln!(out, "innokit: {note}")?;
+        writeln!(out, "innokit: {}", shown(note))?;
     }
     writeln!(
         out,
@@ -295,7 +291,8 @@ pub fn effort(report: &Report, out: &mut impl Write) -> io::Result<()> {
     peak_memory(out)
 }
 
-/// Returns the exit status after a report was printed. A reader that closed the pipe early (`| head`) is no error.
+/// Returns the exit status after a report was printed. A reader that closed the pipe early (`| head`) is no error to speak of; `run` sees to
+/// the status.
 pub fn written(printed: io::Result<()>, status: u8) -> Result<u8, Box<dyn Error>> {
     match printed {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(status),
@@ -323,7 +320,7 @@ fn peak_memory_mib() -> Option<u64> {
 /// `db1-bin.000004 at 1846, GTID 0-7-5310`.
 pub fn position(binlog: &BinlogPosition) -> String {
     let gtid = if binlog.gtid.is_empty() { String::new() } else { format!(", GTID {}", binlog.gtid) };
-    format!("{} at {}{gtid}", binlog.file, binlog.position)
+    shown(&format!("{} at {}{gtid}", binlog.file, binlog.position)).into_owned()
 }
 
 /// `1,234,567`.

@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::Progress;
 use crate::print::human;
+use crate::terminal;
 use crate::watch::Screen;
 
 /// The callback of a job that reports its counters.
@@ -36,7 +37,7 @@ impl Lines {
         self.next = Instant::now() + LINE_EVERY;
         let rate = read as f64 / self.start.elapsed().as_secs_f64().max(1e-3);
         let of = total.map(|total| format!(" of {}", human(total as f64))).unwrap_or_default();
-        eprintln!("innokit: read {}{of}, {}/s", human(read as f64), human(rate));
+        terminal::say(&format!("read {}{of}, {}/s", human(read as f64), human(rate)));
     }
 }
 

@@ -12,6 +12,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::args::{RecoverArgs, Until};
 use crate::document;
 use crate::print::{grouped, peak_memory, position, written};
+use crate::terminal::{self, shown};
 
 /// Damage prevented the recovery.
 const DAMAGED: u8 = 1;
@@ -42,7 +43,7 @@ pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
     if args.in_place && !args.dry_run {
         let datadir = args.datadir.display();
         writeln!(
-            io::stderr(),
+            terminal::err(),
             "recovering {datadir} in place: its files change (--to DIR would leave them as they are)"
         )?;
     }
@@ -70,18 +71,18 @@ pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
         Err(error) => return Err(error.into()),
     };
     if args.verbose {
-        peak_memory(&mut io::stderr())?;
+        peak_memory(&mut terminal::err())?;
     }
     written(print(&done, args, started), 0)
 }
 
 fn print(done: &Recovered, args: &RecoverArgs, started: SystemTime) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = terminal::out();
     if args.json {
         return document::write((started, 0), false, done, &mut out);
     }
     for name in &done.not_in_backup {
-        writeln!(out, "left out  {name}: the log changes it, and the backup does not hold it")?;
+        writeln!(out, "left out  {}: the log changes it, and the backup does not hold it", shown(name))?;
     }
     print_increments(done, &mut out)?;
     print_recovered(done, args.dry_run, &mut out)?;
@@ -89,7 +90,7 @@ fn print(done: &Recovered, args: &RecoverArgs, started: SystemTime) -> io::Resul
         print_binlog(binlog, &mut out)?;
     }
     if done.was_clean {
-        return Ok(());
+        return out.flush();
     }
     if done.was_backup && !args.dry_run {
         writeln!(out, "The backup is prepared: copy it to the server's datadir.")?;
@@ -97,13 +98,14 @@ fn print(done: &Recovered, args: &RecoverArgs, started: SystemTime) -> io::Resul
     if !args.dry_run {
         writeln!(out, "The server starts without crash recovery. It will roll back what was not committed.")?;
     }
-    Ok(())
+    out.flush()
 }
 
 /// The increments that were merged, one line each.
 pub fn print_increments(done: &Recovered, out: &mut dyn Write) -> io::Result<()> {
     done.increments.iter().try_for_each(|put| {
-        let (dir, pages, files) = (put.directory.display(), grouped(put.pages), grouped(put.files));
+        let (dir, pages, files) =
+            (shown(&put.directory.to_string_lossy()).into_owned(), grouped(put.pages), grouped(put.files));
         writeln!(out, "increment {dir}: {pages} pages of {files} files, to LSN {}", put.to_lsn)
     })
 }
@@ -112,7 +114,7 @@ pub fn print_increments(done: &Recovered, out: &mut dyn Write) -> io::Result<()>
 pub fn print_binlog(binlog: &BinlogPosition, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "binlog    {}: where a replica starts", position(binlog))?;
     if binlog.gtid.is_empty() {
-        let (file, position) = (&binlog.file, binlog.position);
+        let (file, position) = (shown(&binlog.file), binlog.position);
         writeln!(out, "          its GTID, as the source knows it: SELECT BINLOG_GTID_POS('{file}', {position})")?;
     }
     Ok(())

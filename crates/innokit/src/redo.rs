@@ -1,7 +1,7 @@
 //! `innokit redo info`: options in, the log's description out.
 
 use std::error::Error;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::time::SystemTime;
 
 use jobs::source::keys::KeyFiles;
@@ -10,6 +10,7 @@ use jobs::{RedoInfo, RedoInfoOptions, RedoState};
 use crate::args::RedoInfoArgs;
 use crate::document;
 use crate::print::{grouped, human};
+use crate::terminal::{self, shown};
 
 /// Width of the labels on the left.
 const LABEL: usize = 18;
@@ -29,7 +30,7 @@ pub fn run(args: &RedoInfoArgs) -> Result<u8, Box<dyn Error>> {
 }
 
 fn print(report: &RedoInfo, json: Option<(SystemTime, u8)>) -> io::Result<()> {
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = terminal::out();
     if let Some((started, status)) = json {
         document::write((started, status), false, report, &mut out)?;
     } else {
@@ -40,7 +41,7 @@ fn print(report: &RedoInfo, json: Option<(SystemTime, u8)>) -> io::Result<()> {
 }
 
 fn row(out: &mut impl Write, label: &str, value: &str) -> io::Result<()> {
-    writeln!(out, "{label:<LABEL$} {value}")
+    writeln!(out, "{label:<LABEL$} {}", shown(value))
 }
 
 fn facts(report: &RedoInfo, out: &mut impl Write) -> io::Result<()> {
@@ -83,7 +84,7 @@ fn tables(report: &RedoInfo, out: &mut impl Write) -> io::Result<()> {
     }
     for row in &report.tablespaces {
         let (pages, records, bytes) = (grouped(row.pages), grouped(row.records), human(row.bytes as f64));
-        let name = row.name.as_deref().unwrap_or_default();
+        let name = shown(row.name.as_deref().unwrap_or_default());
         writeln!(out, "{}", format!("{:>10} {pages:>10} {records:>12} {bytes:>10}  {name}", row.space_id).trim_end())?;
     }
     if !report.busiest_pages.is_empty() {

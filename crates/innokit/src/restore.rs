@@ -11,6 +11,7 @@ use crate::args::RestoreArgs;
 use crate::document;
 use crate::print::{grouped, human, written};
 use crate::recover::{limits, print_binlog, print_increments, print_recovered, raise_open_files};
+use crate::terminal::{self, shown};
 
 /// The backup is damaged.
 const DAMAGED: u8 = 1;
@@ -37,7 +38,7 @@ pub fn run(args: &RestoreArgs) -> Result<u8, Box<dyn Error>> {
 }
 
 fn print(restored: &Restored, args: &RestoreArgs, started: SystemTime) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = terminal::out();
     if args.json {
         return document::write((started, 0), false, restored, &mut out);
     }
@@ -57,6 +58,7 @@ fn print(restored: &Restored, args: &RestoreArgs, started: SystemTime) -> io::Re
     }
     let give = if args.owner.is_none() { format!("chown -R mysql: {to}, then ") } else { String::new() };
     let version =
-        restored.server_version.as_ref().map_or_else(String::new, |version| format!(" of {version} or later"));
-    writeln!(out, "Next: {give}start a server{version} on it (datadir={to}). It rolls back what was not committed.")
+        restored.server_version.as_ref().map_or_else(String::new, |version| format!(" of {} or later", shown(version)));
+    writeln!(out, "Next: {give}start a server{version} on it (datadir={to}). It rolls back what was not committed.")?;
+    out.flush()
 }

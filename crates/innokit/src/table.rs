@@ -1,7 +1,7 @@
 //! `innokit table`: options in, report out.
 
 use std::error::Error;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -15,6 +15,7 @@ use crate::document;
 use crate::progress::Bar;
 use crate::table_print;
 use crate::table_rows;
+use crate::terminal;
 use crate::watch::{self, INTERRUPTED, Screen};
 
 /// Examines the tables and prints the report. Returns the exit status.
@@ -38,7 +39,7 @@ pub fn run(command: &TableCommand) -> Result<u8, Box<dyn Error>> {
     let report = jobs::tables_watched(&args.paths, &options, bar.watch_total().as_deref())?;
     bar.finish();
     if args.output.verbose {
-        table_print::effort(&report, &mut io::stderr().lock())?;
+        table_print::effort(&report, &mut terminal::err())?;
     }
     let status = if report.incomplete { INTERRUPTED } else { report.exit_status() };
     match print(&report, args, depth, (started, status)) {
@@ -50,7 +51,7 @@ pub fn run(command: &TableCommand) -> Result<u8, Box<dyn Error>> {
 }
 
 fn print(report: &TableReport, args: &TableArgs, depth: Depth, head: (SystemTime, u8)) -> io::Result<()> {
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = terminal::out();
     if args.output.json || args.output.json_lines {
         document::write(head, args.output.json_lines, report, &mut out)?;
     } else if depth == Depth::Count {

@@ -7,10 +7,11 @@ use jobs::table::{IndexReport, TableFinding, TreeKind};
 use jobs::{Severity, TableReport};
 
 use crate::hurt_print;
-use crate::print::{escaped, fold, grouped, human, peak_memory, pending, result};
+use crate::print::{fold, grouped, human, peak_memory, pending, result};
+use crate::terminal::{Paint, shown};
 
 /// Findings; every index if `verbose`; the summary unless `quiet`.
-pub fn check(report: &TableReport, (quiet, verbose): (bool, bool), out: &mut impl Write) -> io::Result<()> {
+pub fn check(report: &TableReport, (quiet, verbose): (bool, bool), out: &mut impl Paint) -> io::Result<()> {
     findings(report, verbose, out)?;
     if let Some(tables) = &report.tables {
         hurt_print::verdicts(tables, out)?;
@@ -19,7 +20,7 @@ pub fn check(report: &TableReport, (quiet, verbose): (bool, bool), out: &mut imp
         indexes(report, out)?;
         left_out(report, out)?;
         for file in &report.skipped {
-            writeln!(out, "{}: skipped: {}", file.path, file.why)?;
+            writeln!(out, "{}: skipped: {}", shown(&file.path), shown(&file.why))?;
         }
     }
     if !quiet {
@@ -54,7 +55,7 @@ fn findings(report: &TableReport, all: bool, out: &mut impl Write) -> io::Result
     }
     for file in &report.files {
         if let Some(error) = &file.error {
-            writeln!(out, "{}: not checked: {}", escaped(&file.path), escaped(error))?;
+            writeln!(out, "{}: not checked: {}", shown(&file.path), shown(error))?;
         }
     }
     Ok(())
@@ -80,7 +81,7 @@ pub fn line(finding: &TableFinding) -> String {
         Severity::Notice => "note",
     };
     let text = format!("{named}{page} {weight}: {} [{}]", finding.message, finding.rule);
-    format!("{}:{}", escaped(&finding.path), escaped(&text))
+    format!("{}:{}", shown(&finding.path), shown(&text))
 }
 
 fn indexes(report: &TableReport, out: &mut impl Write) -> io::Result<()> {
@@ -90,8 +91,8 @@ fn indexes(report: &TableReport, out: &mut impl Write) -> io::Result<()> {
             writeln!(
                 out,
                 "{}: {}: {} rows, {} deleted, {} pages on {} {}, {:.3} s{incomplete}",
-                file.path,
-                title(index),
+                shown(&file.path),
+                shown(&title(index)),
                 grouped(index.rows),
                 grouped(index.deleted),
                 grouped(index.pages),
@@ -118,7 +119,7 @@ fn title(index: &IndexReport) -> String {
 fn left_out(report: &TableReport, out: &mut impl Write) -> io::Result<()> {
     for (clause, (indexes, first)) in left_out_clauses(report) {
         let where_it_is = if indexes == 1 { first } else { format!("{first} and {} more", grouped(indexes - 1)) };
-        writeln!(out, "not checked: {clause} ({where_it_is})")?;
+        writeln!(out, "not checked: {clause} ({})", shown(&where_it_is))?;
     }
     Ok(())
 }
@@ -139,7 +140,7 @@ fn left_out_clauses(report: &TableReport) -> BTreeMap<&str, (u64, String)> {
     clauses
 }
 
-fn summary(report: &TableReport, verbose: bool, out: &mut impl Write) -> io::Result<()> {
+fn summary(report: &TableReport, verbose: bool, out: &mut impl Paint) -> io::Result<()> {
     let totals = &report.totals;
     let verdict = match report.exit_status() {
         1 => "DAMAGE FOUND",
@@ -147,7 +148,7 @@ fn summary(report: &TableReport, verbose: bool, out: &mut impl Write) -> io::Res
         _ if totals.indexes == 0 => "nothing to check",
         _ => "all well",
     };
-    result(verdict, report.exit_status() == 1, report.incomplete, out)?;
+    result((verdict, ""), report.exit_status() == 1, report.incomplete, out)?;
     pending(&report.pending, out)?;
     writeln!(
         out,

@@ -4,11 +4,12 @@ use std::error::Error;
 use std::io::{self, BufWriter, Write};
 use std::time::SystemTime;
 
-use format::schema::show_create::quoted_name;
+use format::schema::show_create::{comment, quoted_name};
 use jobs::schema::{SchemaOptions, SchemaReport, schema};
 
 use crate::args::SchemaArgs;
 use crate::document;
+use crate::terminal::{self, shown};
 
 /// Reads the definitions and prints them. Returns the exit status.
 pub fn run(args: &SchemaArgs) -> Result<u8, Box<dyn Error>> {
@@ -25,9 +26,9 @@ pub fn run(args: &SchemaArgs) -> Result<u8, Box<dyn Error>> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         other => other?,
     }
-    let mut errors = io::stderr().lock();
+    let mut errors = terminal::err();
     for unread in &report.unread {
-        writeln!(errors, "{}: {}", unread.path.display(), unread.why)?;
+        writeln!(errors, "{}", shown(&format!("{}: {}", unread.path.display(), unread.why)))?;
     }
     if report.tables.is_empty() && report.unread.is_empty() {
         match &args.table {
@@ -39,7 +40,7 @@ pub fn run(args: &SchemaArgs) -> Result<u8, Box<dyn Error>> {
 }
 
 fn print(report: &SchemaReport, args: &SchemaArgs, started: SystemTime) -> io::Result<()> {
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(terminal::data());
     if args.json {
         document::write((started, report.exit_status()), false, report, &mut out)?;
         return out.flush();
@@ -56,26 +57,15 @@ fn print(report: &SchemaReport, args: &SchemaArgs, started: SystemTime) -> io::R
             writeln!(out, "CREATE DATABASE IF NOT EXISTS {0};\nUSE {0};\n", quoted_name(&table.schema))?;
             database = Some(&table.schema);
         }
-        writeln!(
-            out,
-            "-- {}.{} ({}{}), from {}",
-            line(&table.schema),
-            line(&table.table),
-            table.server,
-            version(table.server_version),
-            line(&table.source.display().to_string())
-        )?;
+        let (schema, name, source) = (&table.schema, &table.table, table.source.display());
+        let (server, version) = (&table.server, version(table.server_version));
+        write!(out, "{}", comment(&format!("{schema}.{name} ({server}{version}), from {source}")))?;
         for missing in &table.missing {
-            writeln!(out, "-- not in the files: {}", line(missing))?;
+            write!(out, "{}", comment(&format!("not in the files: {missing}")))?;
         }
         writeln!(out, "{};\n", table.create_table)?;
     }
     out.flush()
-}
-
-/// A comment ends at the end of its line, so a name in it must not contain a newline.
-fn line(text: &str) -> String {
-    text.replace(['\n', '\r'], " ")
 }
 
 fn version(number: u32) -> String {

@@ -10,6 +10,7 @@ use crate::args::UnpackArgs;
 use crate::document;
 use crate::print::{grouped, written};
 use crate::recover::raise_open_files;
+use crate::terminal::{self, shown};
 
 /// An archive is damaged.
 const DAMAGED: u8 = 1;
@@ -34,15 +35,16 @@ pub fn run(args: &UnpackArgs) -> Result<u8, Box<dyn Error>> {
 }
 
 fn print(done: &Unpacked, args: &UnpackArgs, head: (SystemTime, u8)) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = terminal::out();
     if args.json {
         return document::write(head, false, done, &mut out);
     }
     for name in &done.left_out {
-        writeln!(out, "left out      {name}: a link or a device, not a file")?;
+        writeln!(out, "left out      {}: a link or a device, not a file", shown(name))?;
     }
     for name in &done.still_packed {
-        writeln!(out, "still packed  {name}: in a format that innokit does not read")?;
+        writeln!(out, "still packed  {}: in a format that innokit does not read", shown(name))?;
     }
-    writeln!(out, "{} files, {} bytes, in {}", grouped(done.files), grouped(done.bytes), args.dir.display())
+    writeln!(out, "{} files, {} bytes, in {}", grouped(done.files), grouped(done.bytes), args.dir.display())?;
+    out.flush()
 }

@@ -9,6 +9,7 @@ use jobs::report::watcher::{Found, Watcher};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use crate::terminal::{self, Shown};
 use crate::{print, table_print};
 
 /// The status of a command ended by a signal, as shells report it.
@@ -42,7 +43,7 @@ pub fn watcher(json_lines: bool, screen: &Screen) -> io::Result<Watcher> {
     let (screen, shown) = (Arc::clone(screen), AtomicUsize::new(0));
     let tell = move |found: Found<'_>| {
         if json_lines {
-            // The reader closed the pipe: the exit status still tells the outcome.
+            // The exit status tells that a line is lost.
             drop(line(found));
         } else if let Some(bar) = screen.get() {
             // Relaxed: additions to one word have one order, so each finding has a number of its own.
@@ -61,10 +62,11 @@ fn line(found: Found<'_>) -> io::Result<()> {
         Found::Page(finding) => Line::Finding { finding },
         Found::Tree(finding) => Line::TableFinding { finding },
     };
-    let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, &line)?;
-    writeln!(out)?;
-    out.flush()
+    // In one piece: other threads write lines too.
+    let mut text = Vec::new();
+    serde_json::to_writer(Shown::json(&mut text), &line)?;
+    text.push(b'\n');
+    terminal::data().write_all(&text)
 }
 
 fn text(found: Found<'_>) -> String {

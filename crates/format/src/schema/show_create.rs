@@ -15,6 +15,7 @@ use super::collations::Collation;
 use super::declared::{ForeignKey, KeyDef, KeyKind, KeyPart, Rule};
 use super::{CheckDef, ColumnDef, TableDef, Versioned, Visibility};
 use crate::page::kind::Family;
+use crate::printable::printable;
 
 pub use self::column::type_name;
 pub(super) use self::literal::{quoted, quoted_bytes};
@@ -23,6 +24,13 @@ pub(super) use self::literal::{quoted, quoted_bytes};
 #[must_use]
 pub fn quoted_name(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
+}
+
+/// A comment in SQL, up to the end of its line. A comment ends at a newline, and what follows it would be run as a statement, so no character
+/// of the text may end the line.
+#[must_use]
+pub fn comment(text: &str) -> String {
+    format!("-- {}\n", printable(text))
 }
 
 /// The statement that creates the table, without a semicolon.

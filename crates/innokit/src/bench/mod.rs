@@ -22,6 +22,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use args::{BenchArgs, What};
 
+use crate::terminal;
+
 /// The status that shells report for an interrupted command.
 const INTERRUPTED: u8 = 130;
 
@@ -41,7 +43,7 @@ pub fn run(args: &BenchArgs) -> Result<u8, Box<dyn Error>> {
     };
     match done {
         Err(error) if matches!(error.downcast_ref(), Some(jobs::Error::Interrupted)) => {
-            eprintln!("innokit: {error}");
+            terminal::say(&error.to_string());
             Ok(INTERRUPTED)
         }
         other => other.map(|()| 0),

@@ -1,7 +1,7 @@
 //! What all benches share: a progress bar while they measure, then a table, a document, a picture.
 
 use std::error::Error;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
 
 use ::bench::machine::{Machine, Storage};
@@ -15,6 +15,7 @@ use super::chart::Chart;
 use super::units::{megabytes, number};
 use crate::picture;
 use crate::progress;
+use crate::terminal;
 
 /// Runs the work, with a progress bar if one is wanted.
 pub(super) fn watched<R, E>(
@@ -44,7 +45,7 @@ pub(super) fn show<R: Serialize>(
     text: impl FnOnce(&R, &mut dyn Write) -> io::Result<()>,
     chart: impl FnOnce(&R) -> Chart,
 ) -> Result<(), Box<dyn Error>> {
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = terminal::out();
     let printed = if output.json {
         serde_json::to_writer_pretty(&mut out, report).map_err(io::Error::from).and_then(|()| writeln!(out))
     } else {

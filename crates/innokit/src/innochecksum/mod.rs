@@ -30,6 +30,8 @@ use options::{NAME, Options, Parsed, Request};
 use output::Output;
 use session::Session;
 
+use crate::terminal;
+
 /// All well; the original has no third status.
 const DONE: u8 = 0;
 const FAILED: u8 = 1;
@@ -67,23 +69,23 @@ impl Call {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => FAILED,
             Err(error) => {
                 // If standard error fails as well, the error cannot be reported.
-                drop(writeln!(io::stderr(), "{NAME}: {error}"));
+                drop(writeln!(terminal::err(), "{NAME}: {error}"));
                 FAILED
             }
         }
     }
 
     fn answer(&self, program: &str, parsed: &Parsed) -> io::Result<u8> {
-        let mut stderr = io::stderr().lock();
+        let mut stderr = terminal::err();
         for line in &parsed.lines {
             writeln!(stderr, "{line}")?;
         }
         drop(stderr);
         match &parsed.request {
             Request::Refused => Ok(FAILED),
-            Request::Version => usage::version(program, &mut io::stdout().lock()).map(|()| DONE),
-            Request::Help => usage::help(program, &mut io::stdout().lock()).map(|()| DONE),
-            Request::NoFiles => usage::help(program, &mut io::stdout().lock()).map(|()| FAILED),
+            Request::Version => usage::version(program, &mut terminal::data()).map(|()| DONE),
+            Request::Help => usage::help(program, &mut terminal::data()).map(|()| DONE),
+            Request::NoFiles => usage::help(program, &mut terminal::data()).map(|()| FAILED),
             Request::Run(options) => match start(options) {
                 Ok(()) => Ok(DONE),
                 Err(fault) => report(&fault),
@@ -97,7 +99,7 @@ fn start(options: &Options) -> Result<(), Fault> {
         return Err(conflict);
     }
     if options.verbose {
-        usage::variables(Some(options), &mut io::stderr().lock())?;
+        usage::variables(Some(options), &mut terminal::err())?;
     }
     Session::new(options, Output::open(options)?).run(&options.files)
 }
@@ -108,7 +110,7 @@ fn report(fault: &Fault) -> io::Result<u8> {
     {
         return Ok(FAILED);
     }
-    let mut stderr = io::stderr().lock();
+    let mut stderr = terminal::err();
     write!(stderr, "{fault}")?;
     // The original prints this one message without a newline.
     if !matches!(fault, Fault::File(FileError::StreamTooShort)) {

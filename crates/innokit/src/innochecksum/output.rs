@@ -6,11 +6,12 @@ use std::path::Path;
 
 use super::Fault;
 use super::options::Options;
+use crate::terminal::{self, Screen};
 
 /// Everything that is written to, except the tablespaces.
 pub struct Output {
     /// Standard output.
-    pub stdout: BufWriter<io::Stdout>,
+    pub stdout: Screen,
     /// The log, if requested.
     pub log: Option<BufWriter<File>>,
     /// The dump of page types, if requested.
@@ -28,7 +29,7 @@ impl Output {
         if let Some(log) = &mut log {
             writeln!(log, "InnoDB File Checksum Utility.")?;
         }
-        Ok(Self { stdout: BufWriter::new(io::stdout()), log, dump })
+        Ok(Self { stdout: terminal::out(), log, dump })
     }
 
     /// Flushes everything.
@@ -40,6 +41,6 @@ impl Output {
 
     /// Prints a line on standard error at once.
     pub fn complain(&self, line: &str) -> io::Result<()> {
-        writeln!(io::stderr().lock(), "{line}")
+        writeln!(terminal::err(), "{line}")
     }
 }

@@ -17,6 +17,7 @@ use super::options::Options;
 use super::output::Output;
 use super::types::{self, Tally};
 use super::{Fault, explain};
+use crate::terminal;
 
 /// Pages between two looks at the clock, and time between two lines of progress.
 const PROGRESS_PAGES: u64 = 64;
@@ -107,11 +108,7 @@ impl<'o> Session<'o> {
 
     /// Prints on standard output, or on standard error if standard output may be receiving the pages of standard input.
     fn say(&mut self, stdin: bool, text: &str) -> io::Result<()> {
-        if stdin {
-            io::stderr().lock().write_all(text.as_bytes())
-        } else {
-            self.output.stdout.write_all(text.as_bytes())
-        }
+        if stdin { terminal::err().write_all(text.as_bytes()) } else { self.output.stdout.write_all(text.as_bytes()) }
     }
 
     fn announce(&mut self, input: &FileInput, pages: u64) -> io::Result<()> {

@@ -12,6 +12,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use jobs::report::document::{Counts, Unit};
 use jobs::{ArchiveStatus, Report};
 
+use crate::terminal;
+
 /// Sums over everything below one of the command line's paths.
 #[derive(Default)]
 struct PathSums {
@@ -35,7 +37,7 @@ pub fn not_written(file: &Path, error: &io::Error) -> String {
 /// The exit status of a run after it wrote its metrics. A failure to write them is printed.
 pub fn status_after(written: Result<(), String>, status: u8) -> u8 {
     let Err(why) = written else { return status };
-    eprintln!("innokit: {why}");
+    terminal::say(&why);
     // Damage outranks work that could not be done.
     if status == 1 { 1 } else { 2 }
 }

@@ -14,14 +14,16 @@ use std::io::{self, Write};
 use jobs::{Report, Severity};
 
 use crate::print::{grouped, limits};
+use crate::terminal::{self, shown};
 
 /// Exit status of a plugin that could not do its work.
 pub const UNKNOWN: u8 = 3;
 
-/// Prints a plugin's line. Returns its status, which stands if the reader has closed the pipe, and not if the line cannot be written.
+/// Prints a plugin's line. Returns its status. If the line cannot be written, an alarm stands once its reader is gone; all else is unknown.
 pub fn say(line: &str, status: u8) -> u8 {
-    match writeln!(io::stdout(), "{line}") {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => UNKNOWN,
+    let mut out = terminal::out();
+    match writeln!(out, "{}", shown(line)).and_then(|()| out.flush()) {
+        Err(error) if status == 0 || error.kind() != io::ErrorKind::BrokenPipe => UNKNOWN,
         _ => status,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -14,6 +14,7 @@ use crate::document;
 use crate::monitor::metrics::RowsRun;
 use crate::print::{grouped, human, written};
 use crate::progress::Bar;
+use crate::terminal::{self, shown};
 
 pub const CHECKSUM_EXAMPLES: &str = "\
 Examples:
@@ -71,7 +72,7 @@ pub fn checksum(args: &ChecksumArgs) -> Result<u8, Box<dyn Error>> {
 }
 
 fn print(report: &ChecksumReport, json: Option<(SystemTime, u8)>) -> io::Result<()> {
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = terminal::out();
     match json {
         Some(head) => document::write(head, false, report, &mut out)?,
         None => print_checksums(report, &mut out)?,
@@ -98,24 +99,24 @@ fn expected(path: &Path) -> Result<BTreeMap<String, u32>, Box<dyn Error>> {
 fn print_checksums(report: &ChecksumReport, out: &mut impl Write) -> io::Result<()> {
     for table in &report.tables {
         let value = table.checksum.map_or_else(|| "none".to_owned(), |value| value.to_string());
-        writeln!(out, "{}\t{value}{}", table.table, remark(table))?;
+        writeln!(out, "{}\t{value}{}", shown(&table.table), remark(table))?;
         for damage in &table.damage {
-            writeln!(out, "  damage: {damage}")?;
+            writeln!(out, "  damage: {}", shown(&damage.to_string()))?;
         }
         for note in &table.notes {
-            writeln!(out, "  note: {note}")?;
+            writeln!(out, "  note: {}", shown(note))?;
         }
         if let Some(why) = &table.not_computable {
-            writeln!(out, "  no value: {why}")?;
+            writeln!(out, "  no value: {}", shown(why))?;
         }
     }
     for name in &report.missing {
-        writeln!(out, "{name}\tmissing: it is in the list, but not in the files")?;
+        writeln!(out, "{}\tmissing: it is in the list, but not in the files", shown(name))?;
     }
     out.flush()?;
-    let mut err = io::stderr().lock();
+    let mut err = terminal::err();
     for why in &report.unread {
-        writeln!(err, "{why}")?;
+        writeln!(err, "{}", shown(why))?;
     }
     print_pending(&report.pending, "these are not the final values", &mut err)?;
     let rate = report.rows as f64 / report.seconds.max(1e-9);

@@ -16,6 +16,7 @@ use crate::document;
 use crate::monitor::metrics::RowsRun;
 use crate::print::{grouped, human, peak_memory};
 use crate::progress::Bar;
+use crate::terminal::{self, shown};
 
 pub const EXPORT_EXAMPLES: &str = "\
 Examples:
@@ -191,8 +192,8 @@ pub fn run_export(args: &ExportArgs) -> Result<u8, Box<dyn Error>> {
     };
     bar.finish();
     let report = match report {
-        // The reader closed the pipe early (`| head`): not an error.
-        Err(jobs::Error::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => return Ok(0),
+        // The reader closed the pipe early (`| head`): it needs no words, and `run` sees to the status. Not every writer hands the error on.
+        Err(_) if terminal::lost().is_some_and(|(kind, _)| *kind == io::ErrorKind::BrokenPipe) => return Ok(0),
         other => other?,
     };
     let damaged = report.tables.iter().filter(|table| !table.damage.is_empty()).count() as u64;
@@ -207,7 +208,7 @@ pub fn run_export(args: &ExportArgs) -> Result<u8, Box<dyn Error>> {
         tables: [("sound", report.tables.len() as u64 - damaged - refused), ("damaged", damaged), ("refused", refused)],
         unread: report.unread.len() as u64,
     });
-    let mut err = io::stderr().lock();
+    let mut err = terminal::err();
     if args.json {
         document::write((started, status), false, &report, &mut err)?;
     } else {
@@ -260,35 +261,36 @@ fn arrow_files(
 
 fn print_export(report: &ExportReport, verbose: bool, out: &mut impl Write) -> io::Result<()> {
     for table in &report.tables {
+        let name = shown(&table.table);
         if verbose {
-            writeln!(out, "{}: {} rows, {}", table.table, grouped(table.rows), human(table.bytes as f64))?;
+            writeln!(out, "{}: {} rows, {}", name, grouped(table.rows), human(table.bytes as f64))?;
         }
         if !table.left_out.is_empty() {
             writeln!(
                 out,
                 "{}: left out, because the server computes them: {}",
-                table.table,
-                table.left_out.join(", ")
+                name,
+                shown(&table.left_out.join(", "))
             )?;
         }
         for change in &table.changes {
-            writeln!(out, "{}: column {}: {} {}", table.table, change.column, grouped(change.count), change.what)?;
+            writeln!(out, "{}: column {}: {} {}", name, shown(&change.column), grouped(change.count), change.what)?;
         }
         if let Some(strays) = table.stray_leaves {
-            writeln!(out, "{}: {strays} leaves found that no page points to", table.table)?;
+            writeln!(out, "{name}: {strays} leaves found that no page points to")?;
         }
         for note in &table.notes {
-            writeln!(out, "{}: {note}", table.table)?;
+            writeln!(out, "{name}: {}", shown(note))?;
         }
         for damage in &table.damage {
-            writeln!(out, "{}: {damage}", table.table)?;
+            writeln!(out, "{name}: {}", shown(&damage.to_string()))?;
         }
         if let Some(why) = &table.refused {
-            writeln!(out, "{}: not exported: {why}", table.table)?;
+            writeln!(out, "{name}: not exported: {}", shown(why))?;
         }
     }
     for why in &report.unread {
-        writeln!(out, "{why}")?;
+        writeln!(out, "{}", shown(why))?;
     }
     print_pending(&report.pending, "these are not the final rows", out)?;
     if report.tables.is_empty() {
@@ -416,7 +418,7 @@ struct RowsOutput<'t> {
 impl RowsOutput<'_> {
     /// Opens the output for a table. Existing files are not replaced.
     fn open(&self, table: &str) -> Result<Box<dyn Write + Send>, jobs::Error> {
-        let Some(output) = self.output else { return Ok(Box::new(io::stdout())) };
+        let Some(output) = self.output else { return Ok(terminal::data()) };
         let is_folder = output.is_dir() || output.as_os_str().to_string_lossy().ends_with('/');
         let path = if is_folder {
             let failed =

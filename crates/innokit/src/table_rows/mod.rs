@@ -14,6 +14,7 @@ pub use self::checksum::{CHECKSUM_EXAMPLES, ChecksumArgs, checksum};
 pub use self::export::{EXPORT_EXAMPLES, ExportArgs, run_export};
 use crate::args::{Progress, ReadingArgs};
 use crate::monitor::metrics::{self, RowsRun};
+use crate::terminal::shown;
 
 /// Options of `table checksum` and `table export`.
 #[derive(Debug, Args)]
@@ -58,6 +59,7 @@ impl RowsArgs {
 
 fn print_pending(pending: &[Pending], what: &str, out: &mut impl Write) -> io::Result<()> {
     for Pending { path, why } in pending {
+        let (path, why) = (shown(path), shown(why));
         writeln!(
             out,
             "{path}: recovery is pending, so {what}: {why}. Recover a copy first: innokit recover --to DIR {path}"

@@ -304,3 +304,15 @@ fn a_first_page_that_says_nothing_is_damage() {
         assert_eq!((status, &file["tablespace"]["flags"]), (Some(1), &Value::Null), "{name}: {file}");
     }
 }
+
+#[test]
+fn a_path_steers_no_terminal_and_is_whole_in_json() {
+    let dir = Dir::new();
+    let path = dir.file("shop/\x1b[2J\u{202e}t\nkind: sound.ibd", &fixture("mysql-9.7/dynamic-16k.ibd"));
+    let shown = text(&path);
+    assert!(shown.lines().next().expect("a line").ends_with("\\u{1b}[2J\\u{202e}t\\nkind: sound.ibd"), "{shown}");
+    let output = info(&["--json"], &[&path]).stdout;
+    assert!(output.is_ascii() && !output.contains(&0x1B), "{}", String::from_utf8_lossy(&output));
+    let document: Value = serde_json::from_slice(&output).expect("JSON");
+    assert_eq!(document["files"][0]["path"].as_str(), path.to_str());
+}

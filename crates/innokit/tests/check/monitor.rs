@@ -210,7 +210,7 @@ fn completions_know_the_commands_and_options() {
 }
 
 #[test]
-fn a_verdict_stands_without_a_reader_and_not_without_a_disk() {
+fn an_alarm_stands_without_a_reader_and_lost_output_is_never_all_well() {
     let (_dir, good, bad) = good_and_bad();
     for (arguments, paths, unwritten) in [
         (vec!["check", "--nagios"], vec![&*bad], 3),
@@ -218,8 +218,20 @@ fn a_verdict_stands_without_a_reader_and_not_without_a_disk() {
         (vec!["check"], vec![&*bad], 2),
         (vec!["table", "checksum"], vec![&*good], 2),
         (vec!["demo"], vec![], 2),
+        (vec!["check", "--nagios"], vec![&*good], 3),
+        (vec!["table", "export"], vec![&*good], 2),
+        (vec!["table", "export", "--format", "parquet"], vec![&*good], 2),
+        (vec!["table", "schema"], vec![&*good], 2),
+        (vec!["info"], vec![&*good], 2),
+        (vec!["man"], vec![], 2),
+        (vec!["check", "--help"], vec![], 2),
+        (vec!["--version"], vec![], 2),
+        (vec!["innochecksum", "--help"], vec![], 1),
     ] {
-        let status = run(&arguments, &paths).status;
+        let status = match run(&arguments, &paths).status {
+            0 => unwritten,
+            alarm => alarm,
+        };
         let with =
             |out: Stdio| Run::of(&innokit().args(&arguments).args(&paths).stdout(out).output().expect("it runs"));
         let (reader, writer) = std::io::pipe().expect("a pipe");
@@ -229,5 +241,16 @@ fn a_verdict_stands_without_a_reader_and_not_without_a_disk() {
         let full = with(fs::File::options().write(true).open("/dev/full").expect("it is there").into());
         assert_eq!(full.status, unwritten, "{arguments:?}: {}", full.errors);
         assert!(!full.errors.contains("panicked"), "{}", full.errors);
+        let call = |redirect: &str| {
+            let words =
+                arguments.iter().copied().map(std::ffi::OsStr::new).chain(paths.iter().map(|path| path.as_os_str()));
+            let script = format!("exec \"$0\" \"$@\" {redirect}");
+            let mut shell = std::process::Command::new("sh");
+            Run::of(&shell.arg("-c").arg(script).arg(innokit().get_program()).args(words).output().expect("sh runs"))
+        };
+        let closed = call(">&-");
+        assert!(closed.status == 2 && closed.errors.contains("standard output is closed"), "{}", closed.errors);
+        // Python and daemons give the null device for reading and writing: that is not closed.
+        assert_eq!(call("1<>/dev/null").status, run(&arguments, &paths).status, "{arguments:?}");
     }
 }

@@ -97,3 +97,19 @@ fn the_sample_is_two_of_the_fixtures() {
         assert!(read(format!("crates/innokit/sample/{sample}.ibd.zst")) == fixture, "{sample}");
     }
 }
+
+#[test]
+fn the_command_prints_through_one_door() {
+    let mut beside = Vec::new();
+    // A terminal does what the names in a set tell it to, unless `terminal.rs` has escaped them.
+    let is_door = |path: &PathBuf| path.file_name().is_some_and(|name| name == "terminal.rs");
+    for path in sources(&repository().join("crates/innokit/src")).into_iter().filter(|path| !is_door(path)) {
+        let prints =
+            |line: &&str| ["io::stdout()", "io::stderr()", "print!(", "println!("].iter().any(|way| line.contains(way));
+        let is_look = |line: &str| line.contains("is_terminal()") || line.contains("flush()");
+        let text = fs::read_to_string(&path).expect("UTF-8");
+        let lines = text.lines().filter(|line| !is_look(line)).filter(prints);
+        beside.extend(lines.map(|line| format!("{}: {}", path.display(), line.trim())));
+    }
+    assert!(beside.is_empty(), "print through crates/innokit/src/terminal.rs:\n{}", beside.join("\n"));
+}

@@ -236,6 +236,20 @@ fn names_that_lead_out_of_the_directory_are_refused_and_nothing_is_left() {
     assert_eq!(fs::read_dir(&outside).expect("a folder").count(), 1);
 }
 
+#[test]
+fn the_names_of_members_steer_no_terminal() {
+    let dir = Dir::new();
+    let name = "../\x1b]0;owned\x07\u{202e}x\u{9b}2J\ninnokit: all well";
+    let run = unpack(&dir.file("a.xb", &member(name, b"evil")), &dir.path().join("to"));
+    let expected = "`../\\u{1b}]0;owned\\u{7}\\u{202e}x\\u{9b}2J\\ninnokit: all well`";
+    assert!(run.status == 2 && run.errors.contains(expected), "{}", run.errors);
+    assert!(
+        run.errors.lines().count() == 1 && !run.errors.contains(['\x1b', '\x07', '\u{202e}', '\u{9b}']),
+        "{}",
+        run.errors
+    );
+}
+
 fn rename(from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Vec<u8> {
     let to = to.as_ref();
     chunk(0, b'R', from, &[&length(to), to].concat())

@@ -18,6 +18,7 @@ mod random_tables;
 mod rows_lab;
 
 mod arrow;
+mod hostile_names;
 mod rows_damage;
 mod rows_random;
 mod rows_servers;

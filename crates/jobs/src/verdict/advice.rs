@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use format::Family;
+use format::schema::show_create::quoted_name;
 use format::schema::{FieldSource, IndexDef, IndexKind, TableDef, Visibility, charset};
 
 use crate::report::file_kind::FileKind;
@@ -35,12 +36,8 @@ impl SqlName {
     }
 
     fn quoted(&self) -> String {
-        format!("{}.{}", quoted(&self.schema), quoted(&self.table))
+        format!("{}.{}", quoted_name(&self.schema), quoted_name(&self.table))
     }
-}
-
-fn quoted(name: &str) -> String {
-    format!("`{}`", name.replace('`', "``"))
 }
 
 /// What to do about a finding, step by step.
@@ -79,7 +76,7 @@ fn is_servers_own(schema: &str) -> bool {
 /// Two statements: dropping and adding an identical index in one ALTER TABLE is a no-op to the server.
 fn rebuild(name: &SqlName, index: Option<&str>, known: Option<(&IndexDef, &TableDef)>) -> Vec<String> {
     let Some(index) = index else { return Vec::new() };
-    let (table, quoted_index) = (name.quoted(), quoted(index));
+    let (table, quoted_index) = (name.quoted(), quoted_name(index));
     match known.and_then(|(def, table)| columns(def, table).map(|columns| (def, columns))) {
         Some((def, columns)) => {
             let kind = match (def.kind, def.unique) {
@@ -111,7 +108,7 @@ fn columns(index: &IndexDef, table: &TableDef) -> Option<String> {
             _ => String::new(),
         };
         let order = if field.descending { " DESC" } else { "" };
-        Some(format!("{}{prefix}{order}", quoted(&column.name)))
+        Some(format!("{}{prefix}{order}", quoted_name(&column.name)))
     };
     let parts: Option<Vec<_>> = index.fields.iter().take(index.declared_parts).map(part).collect();
     parts.filter(|parts| !parts.is_empty() && !index.is_multi_valued).map(|parts| parts.join(", "))
@@ -125,7 +122,7 @@ fn restore(name: &SqlName, row: &Hurt, space: Option<&Tablespace>) -> Vec<String
     let part = match (&name.partition, family) {
         (None, _) => String::new(),
         (Some(partition), Some(Family::MySql)) => {
-            format!(" PARTITION {}", partition.split("#sp").last().map(quoted).unwrap_or_default())
+            format!(" PARTITION {}", partition.split("#sp").last().map(quoted_name).unwrap_or_default())
         }
         (Some(_), _) => return vec![format!("load {table} from a dump")],
     };

@@ -1,5 +1,6 @@
 //! INSERT statements of many rows each, for either server's client.
 
+use format::schema::show_create::{comment, quoted_name};
 use format::value::{ValueKind, ValueType, float};
 
 use super::format::Refused;
@@ -22,20 +23,18 @@ pub(super) struct Inserts {
 
 /// A name in backquotes.
 pub(super) fn write_name(name: &str, out: &mut Vec<u8>) {
-    out.push(b'`');
-    out.extend_from_slice(name.replace('`', "``").as_bytes());
-    out.push(b'`');
+    out.extend_from_slice(quoted_name(name).as_bytes());
 }
 
 /// Settings that make both servers read the statements as intended.
 pub(super) fn write_head(table: &str, plan: &RowPlan, out: &mut Vec<u8>) {
-    out.extend_from_slice(format!("-- {table}, read from its files by innokit\n").as_bytes());
+    out.extend_from_slice(comment(&format!("{table}, read from its files by innokit")).as_bytes());
     out.extend_from_slice(
         b"SET NAMES utf8mb4;\nSET time_zone = '+00:00';\nSET foreign_key_checks = 0;\nSET unique_checks = 0;\n",
     );
     out.extend_from_slice(b"SET sql_mode = 'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES';\n");
     if !plan.left_out.is_empty() {
-        out.extend_from_slice(format!("-- computed by the server: {}\n", plan.left_out.join(", ")).as_bytes());
+        out.extend_from_slice(comment(&format!("computed by the server: {}", plan.left_out.join(", "))).as_bytes());
     }
 }
 
