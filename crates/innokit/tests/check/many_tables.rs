@@ -1,4 +1,4 @@
-//! Work grows with the number of tables, not with its square: a folder of 800 tables is listed as often as one of 100, and each of its files
+//! Work grows with the number of tables, not with its square: a folder of 400 tables is listed as often as one of 50, and each of its files
 //! is opened as often. Counted by the kernel (inotify), so no clock takes part.
 #![allow(clippy::expect_used, clippy::panic, reason = "helpers of tests fail the test")]
 
@@ -75,12 +75,13 @@ fn eight_times_the_tables_take_no_more_listings_and_no_more_openings_of_each_fil
     let data = folder.path().join("data");
     let made = Command::new(repository().join("scripts/make-many-tables.sh"))
         .arg(&data)
-        .args(["mariadb", "900", "800"])
+        .args(["mariadb", "450", "400"])
         .status()
         .expect("bash runs");
     assert!(made.success());
     let folders = ["d00001", "d00000"].map(|name| data.join(name));
     let out = folder.path().join("rows");
+    std::fs::create_dir(&out).expect("a folder");
     let commands: [&[&str]; 8] = [
         &["check"],
         &["check", "--live"],
@@ -93,7 +94,7 @@ fn eight_times_the_tables_take_no_more_listings_and_no_more_openings_of_each_fil
     ];
     for words in commands {
         let [few, many] = opened(innokit().args(words).arg(&data), [&folders[0], &folders[1]]);
-        assert!(few.all() >= 100, "{words:?}: {few:?}");
+        assert!(few.all() >= 50, "{words:?}: {few:?}");
         assert!(many.folder <= few.folder, "{words:?}: {} listings, {} of the small folder", many.folder, few.folder);
         assert!(many.most() <= OPENINGS_MAX, "{words:?}: {} openings of one file", many.most());
         assert!(many.all() <= few.all() * 9, "{words:?}: {} openings, {} in the small folder", many.all(), few.all());
