@@ -11,6 +11,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::counters::{WorkerCounters, add};
+use crate::descriptors::OnDemand;
 
 /// Offsets and lengths of direct requests must be multiples of this, in bytes: enough for devices with blocks of 512 and of 4096.
 pub const DIRECT_ALIGN: u32 = 4096;
@@ -270,6 +271,8 @@ impl OpenFile {
 pub struct FileHandle {
     file: Arc<OpenFile>,
     direct: bool,
+    /// How to open the file for a request; then `file` has no descriptor.
+    on_demand: Option<Arc<OnDemand>>,
 }
 
 impl FileHandle {
@@ -279,7 +282,7 @@ impl FileHandle {
         if !direct && !file.of_engine {
             file.buffered()?;
         }
-        Ok(Self { file: Arc::clone(file), direct })
+        Ok(Self { file: Arc::clone(file), direct, on_demand: None })
     }
 
     /// The handle for requests to a file that the caller opened, for writing if it will be written to. `direct`: it was opened with
@@ -287,7 +290,7 @@ impl FileHandle {
     #[must_use]
     pub fn of_file(file: impl Into<OwnedFd>, direct: bool) -> Self {
         let (buffered, past) = if direct { (None, Some(file.into())) } else { (Some(file.into()), None) };
-        Self { file: Arc::new(OpenFile::new(buffered, Some(past))), direct }
+        Self { file: Arc::new(OpenFile::new(buffered, Some(past))), direct, on_demand: None }
     }
 
     /// Like [`FileHandle::of_file`], but direct if the file system supports it: then requests must be multiples of [`DIRECT_ALIGN`]. With
@@ -306,7 +309,22 @@ impl FileHandle {
     #[must_use]
     pub fn of_engine() -> Self {
         let file = OpenFile { of_engine: true, ..OpenFile::new(None, Some(None)) };
-        Self { file: Arc::new(file), direct: false }
+        Self { file: Arc::new(file), direct: false, on_demand: None }
+    }
+
+    pub(crate) fn on_demand(how: Arc<OnDemand>, direct: bool) -> Self {
+        Self { file: Arc::new(OpenFile::new(None, Some(None))), direct, on_demand: Some(how) }
+    }
+
+    /// The handle for a request: this one, or for a handle of [`Descriptors`](crate::Descriptors) one whose file is open while it exists.
+    ///
+    /// # Errors
+    /// The file cannot be opened again.
+    pub fn opened(&self) -> io::Result<Self> {
+        match &self.on_demand {
+            Some(how) => Ok(Self { file: how.open()?, direct: self.direct, on_demand: None }),
+            None => Ok(self.clone()),
+        }
     }
 
     /// Whether requests bypass the page cache, and so must be aligned.
@@ -322,7 +340,8 @@ impl FileHandle {
     /// The descriptor, for reads and writes at explicit offsets only.
     ///
     /// # Errors
-    /// `EBADF` for a handle made by [`FileHandle::of_engine`]; none for others, since their descriptor was opened when they were made.
+    /// `EBADF` for a handle made by [`FileHandle::of_engine`], or of [`Descriptors`](crate::Descriptors) before it is
+    /// [opened](FileHandle::opened); none for others, since their descriptor was opened when they were made.
     pub fn fd(&self) -> io::Result<BorrowedFd<'_>> {
         match self.file.direct.get() {
             Some(Some(fd)) if self.direct => Ok(fd.as_fd()),
@@ -336,6 +355,16 @@ fn same_file(fd: &OwnedFd) -> PathBuf {
     use std::os::fd::AsRawFd;
     let dir = if cfg!(target_os = "linux") { "/proc/self/fd" } else { "/dev/fd" };
     PathBuf::from(format!("{dir}/{}", fd.as_raw_fd()))
+}
+
+/// Opens a file with one handle: with `direct`, the one for direct I/O.
+pub(crate) fn open_for(path: &Path, for_writing: bool, direct: bool) -> io::Result<OpenFile> {
+    let access = if for_writing { OFlags::RDWR } else { OFlags::RDONLY };
+    if direct {
+        return Ok(OpenFile::new(None, Some(Some(reopen_direct(path, access)?))));
+    }
+    let file = rustix::fs::open(path, access | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(OpenFile::new(Some(file), Some(None)))
 }
 
 fn open_buffered(path: &Path) -> Result<OwnedFd, Errno> {

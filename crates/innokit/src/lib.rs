@@ -19,6 +19,7 @@ mod manual;
 mod map;
 mod monitor;
 mod notify;
+mod open_files;
 #[cfg_attr(not(feature = "bench"), allow(dead_code, reason = "only bench draws charts"))]
 mod picture;
 mod print;
@@ -52,11 +53,13 @@ const COULD_NOT: u8 = 2;
 ///
 /// It acts on the process: it reads standard input, writes to standard output and standard error, and many commands install handlers for
 /// SIGINT, SIGTERM and SIGHUP that stay. The first signal stops the work, and `run` returns 130. A second one ends the process. A handler that
-/// the process had before is called too. Commands that install none leave signals as they are. So call it once, and then exit.
+/// the process had before is called too. Commands that install none leave signals as they are. It also allows the process as many open files
+/// as the system permits. So call it once, and then exit.
 ///
 /// Nothing is left in standard output's buffer: a caller that is no Rust program never flushes it.
 #[must_use]
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    open_files::allow_all();
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     if !has_output() {
         return without_output();
@@ -110,7 +113,8 @@ fn called(arguments: &[OsString]) -> u8 {
     };
     let done = remote::install(&mut cli.command).and_then(|()| command(cli.command));
     done.unwrap_or_else(|error| {
-        document::fail(started, COULD_NOT, &*error, wants_json);
+        let advised = open_files::advice(&error.to_string()).map(|advice| format!("{error}; {advice}").into());
+        document::fail(started, COULD_NOT, &*advised.unwrap_or(error), wants_json);
         COULD_NOT
     })
 }

@@ -7,7 +7,6 @@ use std::time::SystemTime;
 use format::Lsn;
 use jobs::source::keys::KeyFiles;
 use jobs::{BinlogPosition, RecoverOptions, Recovered, Waiting};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::args::{RecoverArgs, Until};
 use crate::document;
@@ -16,13 +15,6 @@ use crate::terminal::{self, shown};
 
 /// Damage prevented the recovery.
 const DAMAGED: u8 = 1;
-
-/// Recovery keeps every tablespace that the log changes open, so allow as many open files as the system permits.
-pub fn raise_open_files() {
-    let limit = getrlimit(Resource::Nofile);
-    // Failure is ignored: the present limit may be high enough.
-    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).ok();
-}
 
 /// The LSN and the time at which a recovery ends.
 pub fn limits(until: Option<Until>) -> (Option<Lsn>, Option<SystemTime>) {
@@ -35,7 +27,6 @@ pub fn limits(until: Option<Until>) -> (Option<Lsn>, Option<SystemTime>) {
 
 /// Recovers the datadir. Returns the exit status.
 pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
-    raise_open_files();
     let started = SystemTime::now();
     let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
     let (until, until_time) = limits(args.until);

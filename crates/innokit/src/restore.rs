@@ -10,7 +10,7 @@ use jobs::{RecoverOptions, RestoreOptions, Restored};
 use crate::args::RestoreArgs;
 use crate::document;
 use crate::print::{grouped, human, written};
-use crate::recover::{limits, print_binlog, print_increments, print_recovered, raise_open_files};
+use crate::recover::{limits, print_binlog, print_increments, print_recovered};
 use crate::terminal::{self, shown};
 
 /// The backup is damaged.
@@ -18,7 +18,6 @@ const DAMAGED: u8 = 1;
 
 /// Restores the backup. Returns the exit status.
 pub fn run(args: &RestoreArgs) -> Result<u8, Box<dyn Error>> {
-    raise_open_files();
     let started = SystemTime::now();
     let (until, until_time) = limits(args.until);
     let keys = KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() };

@@ -9,7 +9,6 @@ use jobs::Unpacked;
 use crate::args::UnpackArgs;
 use crate::document;
 use crate::print::{grouped, written};
-use crate::recover::raise_open_files;
 use crate::terminal::{self, shown};
 
 /// An archive is damaged.
@@ -19,7 +18,6 @@ const NOT_ALL: u8 = 2;
 
 /// Unpacks the archives. Returns the exit status.
 pub fn run(args: &UnpackArgs) -> Result<u8, Box<dyn Error>> {
-    raise_open_files();
     let started = SystemTime::now();
     let done = match jobs::unpack(&args.archives, &args.dir) {
         Ok(done) => done,

@@ -63,7 +63,7 @@ impl Channel {
             let len = u32::try_from(part.len()).unwrap_or(0);
             buffer.range_mut(0..len).copy_from_slice(part);
             let (target, operation) = (target.clone(), Operation::Write);
-            self.submit(Pending { target, operation, offset: at, start: 0, len }, buffer);
+            self.submit(Pending { target, operation, offset: at, start: 0, len }, buffer)?;
             at += part.len() as u64;
         }
         Ok(())
@@ -82,7 +82,7 @@ impl Channel {
         for target in targets {
             let buffer = self.free_buffer()?;
             let (target, operation) = (target.clone(), Operation::Sync);
-            self.submit(Pending { target, operation, offset: 0, start: 0, len: 0 }, buffer);
+            self.submit(Pending { target, operation, offset: 0, start: 0, len: 0 }, buffer)?;
         }
         self.drain()
     }
@@ -95,7 +95,7 @@ impl Channel {
             let buffer = self.free_buffer()?;
             let (target, operation, at) = (target.clone(), Operation::Read, offset + before as u64);
             let wanted = u32::try_from(wanted).unwrap_or(0);
-            self.submit(Pending { target, operation, offset: at, start: 0, len: wanted }, buffer);
+            self.submit(Pending { target, operation, offset: at, start: 0, len: wanted }, buffer)?;
             while self.in_flight.iter().any(Option::is_some) {
                 self.wait(&mut |buffer, count| bytes.extend_from_slice(buffer.first(count)))?;
             }
@@ -115,14 +115,21 @@ impl Channel {
         }
     }
 
-    fn submit(&mut self, pending: Pending, buffer: Buffer) {
+    fn submit(&mut self, pending: Pending, buffer: Buffer) -> Result<(), RewriteError> {
+        let handle = match pending.target.handle.opened() {
+            Ok(handle) => handle,
+            Err(error) => {
+                self.pool.give_back(buffer);
+                return Err(pending.failed(error));
+            }
+        };
         // There are as many entries as buffers, so one is free.
         let free = self.in_flight.iter().position(Option::is_none).unwrap_or(0);
         let request = Request {
             token: free as u64,
             operation: pending.operation,
             file: pending.target.file,
-            handle: pending.target.handle.clone(),
+            handle,
             offset: pending.offset,
             start: pending.start,
             len: pending.len,
@@ -132,6 +139,7 @@ impl Channel {
             *place = Some(pending);
         }
         self.queue.submit(request);
+        Ok(())
     }
 
     /// Waits for at least one completion; `read` gets the bytes of a read.
@@ -157,8 +165,7 @@ impl Channel {
     ) -> Result<(), RewriteError> {
         match completion.result {
             Err(error) if error.kind() == io::ErrorKind::Interrupted && pending.operation != Operation::Sync => {
-                self.submit(pending, completion.buffer);
-                return Ok(());
+                return self.submit(pending, completion.buffer);
             }
             Err(error) => {
                 self.pool.give_back(completion.buffer);
@@ -172,8 +179,7 @@ impl Channel {
                 pending.offset += u64::from(count);
                 pending.start += count;
                 pending.len -= count;
-                self.submit(pending, completion.buffer);
-                return Ok(());
+                return self.submit(pending, completion.buffer);
             }
             Ok(count) if pending.operation == Operation::Read => read(&completion.buffer, count),
             Ok(_) => {}

@@ -125,11 +125,11 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
     /// Runs until everything is written in place.
     pub fn run(mut self) -> Result<(), E> {
         while !self.is_done() {
-            self.start_writes();
+            self.start_writes()?;
             if self.should_save() {
                 self.save()?;
             }
-            self.send_parts();
+            self.send_parts()?;
             self.start_reads()?;
             self.wait()?;
         }
@@ -159,11 +159,20 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         self.in_flight < self.rewriter.options.depth
     }
 
-    fn submit(&mut self, token: u64, operation: Operation, target: &RewriteTarget, span: Span, buffer: Buffer) {
+    fn submit(
+        &mut self,
+        token: u64,
+        operation: Operation,
+        target: &RewriteTarget,
+        span: Span,
+        buffer: Buffer,
+    ) -> Result<(), E> {
         let Span { offset, start, len } = span;
-        let (file, handle) = (target.file, target.handle.clone());
+        let handle = target.handle.opened().map_err(|error| io_error(Some(target), "opening", error))?;
+        let file = target.file;
         self.in_flight += 1;
         self.rewriter.queue.submit(Request { token, operation, file, handle, offset, start, len, buffer });
+        Ok(())
     }
 
     fn target(&self, file: FileId) -> Result<RewriteTarget, E> {
@@ -204,8 +213,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         let target = self.target(stretch.file)?;
         let span = Span { offset: stretch.offset + u64::from(filled), start: filled, len: stretch.len - filled };
         self.set(slot, Slot::Reading { stretch, filled });
-        self.submit(slot as u64, Operation::Read, &target, span, buffer);
-        Ok(())
+        self.submit(slot as u64, Operation::Read, &target, span, buffer)
     }
 
     fn was_read(
@@ -325,7 +333,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
     /// shadow.
     fn begin_chain(&mut self) -> Result<(), E> {
         while self.writing > 0 || !self.safe.is_empty() {
-            self.start_writes();
+            self.start_writes()?;
             self.wait()?;
         }
         let is_first = self.rewriter.shadow.as_ref().is_some_and(|shadow| shadow.chain == 0);
@@ -335,7 +343,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         let place = BatchPlace { tag: self.rewriter.options.tag, chain: shadow.chain, number: 0 };
         self.begin(shadow::batch(place, std::iter::empty(), std::iter::empty()), Vec::new());
         while self.saving.is_some() {
-            self.send_parts();
+            self.send_parts()?;
             self.wait()?;
         }
         Ok(())
@@ -351,7 +359,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
             }
             self.syncs_in_flight += 1;
             let token = FILE_SYNCED + u64::from(target.file.0);
-            self.submit(token, Operation::Sync, &target, Span::default(), Buffer::empty());
+            self.submit(token, Operation::Sync, &target, Span::default(), Buffer::empty())?;
         }
         while self.syncs_in_flight > 0 {
             self.wait()?;
@@ -360,15 +368,15 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
     }
 
     /// Sends the queue as much of the batch as it has room for and, once the whole batch is written, its sync.
-    fn send_parts(&mut self) {
-        let Some(target) = self.rewriter.shadow.as_ref().map(|shadow| shadow.target.clone()) else { return };
+    fn send_parts(&mut self) -> Result<(), E> {
+        let Some(target) = self.rewriter.shadow.as_ref().map(|shadow| shadow.target.clone()) else { return Ok(()) };
         while self.has_room()
             && let Some(saving) = &mut self.saving
         {
             if saving.sent == saving.bytes.len() {
                 if saving.parts_in_flight == 0 && !saving.is_syncing {
                     saving.is_syncing = true;
-                    self.submit(BATCH_SYNCED, Operation::Sync, &target, Span::default(), Buffer::empty());
+                    self.submit(BATCH_SYNCED, Operation::Sync, &target, Span::default(), Buffer::empty())?;
                 }
                 break;
             }
@@ -380,20 +388,21 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
             saving.sent += part.len();
             saving.parts_in_flight += 1;
             let slot = usize::from(buffer.index());
-            self.write_part(slot, SavedPart { offset, len, written: 0 }, &target, buffer);
+            self.write_part(slot, SavedPart { offset, len, written: 0 }, &target, buffer)?;
         }
+        Ok(())
     }
 
     /// Writes the rest, after the bytes written.
-    fn write_part(&mut self, slot: usize, part: SavedPart, target: &RewriteTarget, buffer: Buffer) {
+    fn write_part(&mut self, slot: usize, part: SavedPart, target: &RewriteTarget, buffer: Buffer) -> Result<(), E> {
         let SavedPart { offset, len, written } = part;
         let span = Span { offset: offset + u64::from(written), start: written, len: len - written };
         self.set(slot, Slot::Saving(part));
-        self.submit(slot as u64, Operation::Write, target, span, buffer);
+        self.submit(slot as u64, Operation::Write, target, span, buffer)
     }
 
-    fn was_saved(&mut self, slot: usize, part: SavedPart, count: u32, buffer: Buffer) {
-        let Some(target) = self.rewriter.shadow.as_ref().map(|shadow| shadow.target.clone()) else { return };
+    fn was_saved(&mut self, slot: usize, part: SavedPart, count: u32, buffer: Buffer) -> Result<(), E> {
+        let Some(target) = self.rewriter.shadow.as_ref().map(|shadow| shadow.target.clone()) else { return Ok(()) };
         let written = aligned(&target, part.written + count, part.len);
         if written < part.len {
             return self.write_part(slot, SavedPart { written, ..part }, &target, buffer);
@@ -402,35 +411,38 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
             saving.parts_in_flight -= 1;
         }
         self.free(slot, buffer);
+        Ok(())
     }
 
     // --- In place ----------------------------------------------------------------------------------------------------
 
-    fn start_writes(&mut self) {
+    fn start_writes(&mut self) -> Result<(), E> {
         while self.has_room()
             && let Some(slot) = self.safe.pop_front()
         {
             if let Slot::Changed(Changed { stretch, changes, buffer }) = self.set(slot, Slot::Free) {
                 self.writing += 1;
-                self.write(slot, Writing { stretch, changes, range: 0, written: 0 }, buffer);
+                self.write(slot, Writing { stretch, changes, range: 0, written: 0 }, buffer)?;
             }
         }
+        Ok(())
     }
 
     /// Writes the rest of the current dirty range, or frees the slot if there is none.
-    fn write(&mut self, slot: usize, writing: Writing, buffer: Buffer) {
+    fn write(&mut self, slot: usize, writing: Writing, buffer: Buffer) -> Result<(), E> {
         let target = self.rewriter.targets.get(&writing.stretch.file).cloned();
         let (Some(target), Some(dirty)) = (target, writing.changes.dirty().get(writing.range)) else {
             self.writing -= 1;
-            return self.free(slot, buffer);
+            self.free(slot, buffer);
+            return Ok(());
         };
         let start = dirty.start + writing.written;
         let span = Span { offset: writing.stretch.offset + u64::from(start), start, len: dirty.end - start };
         self.set(slot, Slot::Writing(writing));
-        self.submit(slot as u64, Operation::Write, &target, span, buffer);
+        self.submit(slot as u64, Operation::Write, &target, span, buffer)
     }
 
-    fn was_written(&mut self, slot: usize, writing: Writing, count: u32, buffer: Buffer) {
+    fn was_written(&mut self, slot: usize, writing: Writing, count: u32, buffer: Buffer) -> Result<(), E> {
         let len = writing.changes.dirty().get(writing.range).map_or(0, |dirty| dirty.end - dirty.start);
         let target = self.rewriter.targets.get(&writing.stretch.file);
         let written = target.map_or(len, |target| aligned(target, writing.written + count, len));
@@ -439,7 +451,7 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         } else {
             Writing { range: writing.range + 1, written: 0, ..writing }
         };
-        self.write(slot, on, buffer);
+        self.write(slot, on, buffer)
     }
 
     // --- What comes back ---------------------------------------------------------------------------------------------
@@ -486,8 +498,8 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         match (self.set(slot, Slot::Free), count) {
             (Slot::Reading { stretch, filled }, Some(count)) => self.was_read(slot, stretch, filled, count, buffer)?,
             (Slot::Reading { stretch, filled }, None) => self.read(slot, stretch, filled, buffer)?,
-            (Slot::Writing(writing), count) => self.was_written(slot, writing, count.unwrap_or(0), buffer),
-            (Slot::Saving(part), count) => self.was_saved(slot, part, count.unwrap_or(0), buffer),
+            (Slot::Writing(writing), count) => self.was_written(slot, writing, count.unwrap_or(0), buffer)?,
+            (Slot::Saving(part), count) => self.was_saved(slot, part, count.unwrap_or(0), buffer)?,
             (Slot::Free | Slot::Changing | Slot::Changed(_), _) => return Err(RewriteError::Fault.into()),
         }
         Ok(())

@@ -13,11 +13,9 @@ use super::show;
 use super::table::Table;
 use super::units::{megabytes, number, percent, rounds, size};
 use crate::print::grouped;
-use crate::recover::raise_open_files;
 
 /// Measures, prints and draws.
 pub fn run(args: &RecoverBenchArgs, output: &OutputArgs, stop: &AtomicBool) -> Result<(), Box<dyn Error>> {
-    raise_open_files();
     let options = RecoverBenchOptions {
         rounds: usize::from(args.rounds),
         memory: usize::try_from(args.memory).unwrap_or(usize::MAX),

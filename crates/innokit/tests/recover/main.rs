@@ -11,5 +11,7 @@ mod random_tables;
 mod rows_lab;
 
 mod increments;
+mod open_files;
+
 mod recover;
 mod recover_random;

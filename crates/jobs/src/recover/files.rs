@@ -5,14 +5,17 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use flow::rewrite::RewriteTarget;
-use flow::{DIRECT_ALIGN, FileHandle, FileId, PageCache};
+use flow::{DIRECT_ALIGN, Descriptors, FileHandle, FileId, PageCache};
 use format::{PageId, SpaceFormat, SpaceId};
 
 use super::durable::{make_directories, make_like, sync_directory_of};
 use super::error::{Result, failed, refused};
+use super::open_files::descriptors;
 use super::outside::{self, Outside};
 use super::plan::RecoverPlan;
 use super::space::{PlannedSpace, SpacePart};
@@ -25,8 +28,10 @@ const ASIDE: &str = "innokit-aside";
 struct SpaceFile {
     id: FileId,
     path: PathBuf,
-    /// `None` if it does not exist.
+    /// Opened for each request; `None` if it does not exist.
     handle: Option<FileHandle>,
+    /// Device, inode and length in bytes.
+    identity: Option<(u64, u64, u64)>,
     /// Offset of its first byte in the tablespace.
     start: u64,
 }
@@ -61,7 +66,7 @@ pub(super) struct Files {
 impl Files {
     /// Opens the files unchanged, for reading. Also counts the operations that a real run would perform.
     pub fn as_they_are(datadir: &Path, plan: &RecoverPlan) -> Result<(Self, Done)> {
-        let (mut files, mut done) = (Self::default(), Done::default());
+        let (mut files, mut done, open) = (Self::default(), Done::default(), descriptors());
         for (&id, space) in &plan.spaces {
             done.renamed += u64::from(space.renamed_from.is_some());
             done.made += u64::from(space.is_new);
@@ -73,7 +78,7 @@ impl Files {
                 if path.exists() && !space.is_new {
                     let file = File::open(&path).map_err(failed(&path, "opening the tablespace"))?;
                     end = part.start + len_of(&file, &path)?;
-                    handle = Some(handle_of(file, space, false));
+                    handle = Some(Opened::of(&file, &path)?.keep(&open, &path, &handle_of(file, space, false), false));
                 }
                 files.add(id, part, handle);
             }
@@ -89,7 +94,7 @@ impl Files {
             fs::remove_file(&path).map_err(failed(&path, "removing the dropped tablespace"))?;
         }
         rename_all(datadir, plan, done)?;
-        let mut files = Self::default();
+        let (mut files, open) = (Self::default(), descriptors());
         let system = datadir.join("ibdata1");
         let of_server = fs::metadata(&system).map_err(failed(&system, "looking at the file"))?;
         for (&id, space) in &plan.spaces {
@@ -114,8 +119,9 @@ impl Files {
                     done.resized += 1;
                 }
                 let is_cached = is_copy && is_in_page_cache(&file, &path)?;
+                let opened = Opened::of(&file, &path)?;
                 let handle = if is_cached { FileHandle::of_file(file, false) } else { handle_of(file, space, true) };
-                files.add(id, part, Some(handle));
+                files.add(id, part, Some(opened.keep(&open, &path, &handle, true)));
             }
         }
         Ok(files)
@@ -125,13 +131,14 @@ impl Files {
     pub fn of_engine(plan: &RecoverPlan) -> Self {
         let mut files = Self::default();
         for (&id, space) in &plan.spaces {
-            space.parts().into_iter().for_each(|part| files.add(id, part, Some(FileHandle::of_engine())));
+            space.parts().into_iter().for_each(|part| files.add(id, part, Some(Opened::of_engine())));
         }
         files
     }
 
-    fn add(&mut self, id: SpaceId, part: SpacePart, handle: Option<FileHandle>) {
-        let file = SpaceFile { id: FileId(self.count), path: part.path, handle, start: part.start };
+    fn add(&mut self, id: SpaceId, part: SpacePart, opened: Option<Opened>) {
+        let (handle, identity) = opened.map_or((None, None), |opened| (opened.handle, opened.identity));
+        let file = SpaceFile { id: FileId(self.count), path: part.path, handle, identity, start: part.start };
         self.count += 1;
         self.files.entry(id).or_default().push(file);
     }
@@ -145,11 +152,7 @@ impl Files {
 
     /// The files that exist, by device, inode and length in bytes.
     pub fn by_identity(&self) -> HashMap<(u64, u64, u64), FileId> {
-        let open = self.files.values().flatten().filter_map(|file| {
-            let stat = rustix::fs::fstat(file.handle.as_ref()?.fd().ok()?).ok()?;
-            Some(((stat.st_dev, stat.st_ino, u64::try_from(stat.st_size).ok()?), file.id))
-        });
-        open.collect()
+        self.files.values().flatten().filter_map(|file| Some((file.identity?, file.id))).collect()
     }
 
     /// Whether the tablespace has a file.
@@ -166,9 +169,30 @@ impl Files {
 
     /// Makes contents and sizes durable.
     pub fn sync(&self) -> Result<()> {
-        let sync = |handle: &FileHandle| Ok(rustix::fs::fsync(handle.fd()?)?);
+        let sync = |handle: &FileHandle| Ok(rustix::fs::fsync(handle.opened()?.fd()?)?);
         let mut files = self.files.values().flatten().filter_map(|file| Some((&file.path, file.handle.as_ref()?)));
         files.try_for_each(|(path, handle)| sync(handle).map_err(failed(path, "making the file durable")))
+    }
+}
+
+/// A file that was looked at, and how to open it again.
+struct Opened {
+    handle: Option<FileHandle>,
+    identity: Option<(u64, u64, u64)>,
+}
+
+impl Opened {
+    fn of(file: &File, path: &Path) -> Result<Self> {
+        let metadata = file.metadata().map_err(failed(path, "looking at the file"))?;
+        Ok(Self { handle: None, identity: Some((metadata.dev(), metadata.ino(), metadata.len())) })
+    }
+
+    fn of_engine() -> Self {
+        Self { handle: Some(FileHandle::of_engine()), identity: None }
+    }
+
+    fn keep(self, open: &Arc<Descriptors>, path: &Path, handle: &FileHandle, for_writing: bool) -> Self {
+        Self { handle: Some(open.keep(path, handle, for_writing)), ..self }
     }
 }
 
@@ -187,10 +211,16 @@ fn len_of(file: &File, path: &Path) -> Result<u64> {
 }
 
 /// A file that an interrupted run named, if it exists.
-pub(super) fn resolve(datadir: &Path, outside: Outside, name: &[u8], number: u32) -> Option<RewriteTarget> {
-    let path = outside.path_of(Path::new(OsStr::from_bytes(name)))?;
-    let file = File::options().read(true).write(true).open(datadir.join(path)).ok()?;
-    Some(RewriteTarget { file: FileId(number), handle: FileHandle::of_file(file, false), name: name.to_vec() })
+pub(super) fn resolve(
+    (datadir, open): (&Path, &Arc<Descriptors>),
+    outside: Outside,
+    name: &[u8],
+    number: u32,
+) -> Option<RewriteTarget> {
+    let path = datadir.join(outside.path_of(Path::new(OsStr::from_bytes(name)))?);
+    let file = File::options().read(true).write(true).open(&path).ok()?;
+    let handle = open.keep(&path, &FileHandle::of_file(file, false), true);
+    Some(RewriteTarget { file: FileId(number), handle, name: name.to_vec() })
 }
 
 /// Renames the files in an order that works: a file may have to wait until another gives up its name.

@@ -23,10 +23,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
 use flow::rewrite::{Prefetch, Prefetched};
-use flow::{DIRECT_ALIGN, FileHandle, FileId};
+use flow::{DIRECT_ALIGN, Descriptors, FileHandle, FileId};
 use format::{PageSize, SpaceFormat, SpaceId};
 
 use super::load::{GroupId, pages_of};
+use super::open_files::open_files_max;
 use super::place::walk;
 use super::tuning::engine;
 use crate::source::name::NameHint;
@@ -133,19 +134,21 @@ fn read(
 }
 
 /// The tablespaces of a datadir.
-#[derive(Default)]
 struct Spaces {
     /// Path of each, and bytes of its pages.
     found: HashMap<SpaceId, (PathBuf, PageSize)>,
-    /// The place in `read` of each that is open; `None`: it cannot be opened.
+    /// The place in `read` of each that was opened; `None`: it cannot be opened.
     open: HashMap<SpaceId, Option<usize>>,
-    /// Those that are open.
+    /// Those that were opened.
     read: Vec<(FileHandle, PageSize, PrefetchedFile)>,
+    /// Few, because the recovery opens files too.
+    files: Arc<Descriptors>,
 }
 
 impl Spaces {
     fn of(datadir: &Path) -> Self {
-        let mut spaces = Self::default();
+        let files = Descriptors::new(open_files_max(8));
+        let mut spaces = Self { found: HashMap::new(), open: HashMap::new(), read: Vec::new(), files };
         // The plan reports what cannot be read.
         let _unread = walk(datadir, &mut |name, metadata| {
             if metadata.is_file() && NameHint::of(name).is_of_server(name) {
@@ -172,7 +175,7 @@ impl Spaces {
             let is_aligned = size.bytes() >= DIRECT_ALIGN as usize;
             let handle =
                 if is_aligned { FileHandle::past_cache(file, false) } else { FileHandle::of_file(file, false) };
-            self.read.push((handle, *size, of_file));
+            self.read.push((self.files.keep(path, &handle, false), *size, of_file));
             Some(self.read.len() - 1)
         });
         self.open.insert(space, opened);
@@ -187,6 +190,7 @@ impl Spaces {
         // The last bytes of a file that is no multiple of a block long are left to the run.
         let end = file.len.min(size.offset_of(pages.end)) / u64::from(DIRECT_ALIGN) * u64::from(DIRECT_ALIGN);
         let mut offset = size.offset_of(pages.start);
+        let handle = &handle.opened()?;
         while offset < end {
             let len = u32::try_from(end - offset).unwrap_or(u32::MAX).min(part_max);
             if !prefetch.ask(id, handle, offset, len)? {

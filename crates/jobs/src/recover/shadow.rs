@@ -11,6 +11,7 @@ use flow::{FileHandle, FileId};
 use super::durable::sync_directory_of;
 use super::error::{Result, failed};
 use super::files::resolve;
+use super::open_files::descriptors;
 use super::outside::Outside;
 use super::tuning::engine;
 
@@ -34,10 +35,10 @@ pub(super) fn finish_interrupted(datadir: &Path, tag: u64) -> Result<u64> {
     if !datadir.join(SHADOW_NAME).exists() {
         return Ok(0);
     }
-    let mut number = 0;
+    let (mut number, files) = (0, descriptors());
     let replayed = replay(engine(), &open(datadir, false)?, tag, |name| {
         number += 1;
-        resolve(datadir, Outside::of(datadir), name, number)
+        resolve((datadir, &files), Outside::of(datadir), name, number)
     })?;
     remove(datadir)?;
     Ok(if let Replayed::Pieces(pieces) = replayed { pieces } else { 0 })
