@@ -18,6 +18,7 @@ mod innochecksum;
 mod manual;
 mod map;
 mod monitor;
+mod named_file;
 mod notify;
 mod open_files;
 #[cfg_attr(not(feature = "bench"), allow(dead_code, reason = "only bench draws charts"))]

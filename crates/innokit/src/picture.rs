@@ -14,6 +14,8 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use tempfile::NamedTempFile;
 
+use crate::named_file;
+
 /// Red, green, blue.
 pub type Rgb = (u8, u8, u8);
 
@@ -100,8 +102,10 @@ pub fn named(text: &str) -> Result<PathBuf, String> {
 
 /// Draws into `target`, in the format of its extension. The target is replaced in one step, once the picture is complete.
 pub fn replace(scene: &Scene, target: &Path) -> Result<(), Box<dyn Error>> {
-    beside(target, &bytes(scene, target)?)?.persist(target)?;
-    Ok(())
+    let bytes = bytes(scene, target)?;
+    // The user's umask decides, as for any other file that a command creates.
+    let temporary = |dir: &Path| tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(dir);
+    Ok(named_file::write(target, &bytes, temporary)?)
 }
 
 /// The same, but never replaces an existing file.

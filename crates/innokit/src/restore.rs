@@ -24,7 +24,8 @@ pub fn run(args: &RestoreArgs) -> Result<u8, Box<dyn Error>> {
     let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
     let (redo, increments) = (args.redo.clone(), args.increment.clone());
     let recover = RecoverOptions { until, until_time, redo, increments, keys, memory, ..RecoverOptions::default() };
-    let options = RestoreOptions { to: args.to.clone(), owner: args.owner, moves: args.moves, recover };
+    let options =
+        RestoreOptions { to: args.to.clone(), owner: args.owner, moves: args.moves, max_size: args.max_size, recover };
     let restored = match jobs::restore(&args.backup, &options) {
         Ok(restored) => restored,
         Err(error) if error.is_damage() => {

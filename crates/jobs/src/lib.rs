@@ -41,6 +41,7 @@
 
 pub mod archive;
 pub mod backup;
+mod bounded;
 pub mod check;
 pub mod info;
 pub mod innochecksum;
@@ -86,4 +87,4 @@ pub use server::{
     ServerKind, TableName,
 };
 pub use table::{TableOptions, TableReport, tables, tables_watched};
-pub use unpack::{UnpackError, Unpacked, unpack};
+pub use unpack::{UnpackError, Unpacked, unpack, unpack_at_most};

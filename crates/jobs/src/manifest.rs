@@ -9,6 +9,7 @@ use format::page::checksum::crc32c;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::bounded;
 use crate::server::BinlogPosition;
 use crate::source::backup::MANIFEST_MAX;
 use crate::source::read_small;
@@ -16,6 +17,12 @@ use crate::source::read_small;
 pub(crate) use crate::source::backup::MANIFEST;
 
 const SCHEMA_VERSION: u32 = 1;
+
+/// Limits of the lists in a manifest. They are far above what a backup writes, and keep the memory in proportion to the text.
+const FILES_MAX: usize = 2_000_000;
+const LEFT_OUT_MAX: usize = 1_000_000;
+const SETTLED_MAX: usize = 4096;
+const ZEROS_MAX: usize = 16 << 20;
 
 /// The state of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,10 +66,12 @@ pub struct BackupLocks {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupFile {
     /// Its path in the set.
+    #[serde(deserialize_with = "bounded::text")]
     pub path: String,
     /// Its length in bytes.
     pub size: u64,
     /// CRC-32C of its content, eight hexadecimal digits.
+    #[serde(deserialize_with = "bounded::text")]
     pub crc32c: String,
 }
 
@@ -99,6 +108,7 @@ pub struct BackupBase {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupTablespace {
     /// The path of its file in the datadir at the moment of the backup.
+    #[serde(deserialize_with = "bounded::text")]
     pub path: String,
     /// Its space id.
     pub space: u32,
@@ -112,8 +122,10 @@ pub struct BackupTablespace {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// CRC-32C of its first page, eight hexadecimal digits.
+    #[serde(deserialize_with = "bounded::text")]
     pub first_page: String,
     /// Page number and LSN of a few pages: the newest of those last changed before this backup's log begins.
+    #[serde(deserialize_with = "bounded::list::<SETTLED_MAX, _, _>")]
     pub settled: Vec<(u32, u64)>,
     /// What an increment holds of it. `None` if the set has the whole file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,8 +140,10 @@ pub struct BackupDelta {
     /// Number of pages to take from the base, not counting the first.
     pub same: u64,
     /// CRC-32C of the numbers and LSNs of those pages, eight hexadecimal digits.
+    #[serde(deserialize_with = "bounded::text")]
     pub same_lsns: String,
     /// Runs of pages to fill with zeros: first page and length. They were all zeros, or copies of other pages in the doublewrite area.
+    #[serde(deserialize_with = "bounded::list::<ZEROS_MAX, _, _>")]
     pub zeros: Vec<(u32, u32)>,
 }
 
@@ -139,7 +153,7 @@ pub struct Manifest {
     /// The version of this document's format, 1.
     pub schema_version: u32,
     /// A random identity, by which increments name their base: 32 hexadecimal digits. Empty in backups by earlier versions.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default, deserialize_with = "bounded::text", skip_serializing_if = "String::is_empty")]
     pub id: String,
     /// Whether it can be used.
     pub state: BackupState,
@@ -150,8 +164,10 @@ pub struct Manifest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// The version of innokit that took it.
+    #[serde(deserialize_with = "bounded::text")]
     pub innokit_version: String,
     /// The server's version.
+    #[serde(deserialize_with = "bounded::text")]
     pub server_version: String,
     /// When the backup started, in seconds since 1970.
     pub started_at: u64,
@@ -172,14 +188,23 @@ pub struct Manifest {
     /// Pages that failed verification and were read again, because the server was writing them.
     pub pages_read_again: u64,
     /// Files of unknown kinds in the server's databases. They are not in the backup.
+    #[serde(deserialize_with = "bounded::texts::<LEFT_OUT_MAX, _>")]
     pub left_out: Vec<String>,
     /// The tablespaces, sorted by space id.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "bounded::list::<FILES_MAX, _, _>", skip_serializing_if = "Vec::is_empty")]
     pub tablespaces: Vec<BackupTablespace>,
     /// All files of the set except this manifest, those of the tablespaces included.
+    #[serde(deserialize_with = "bounded::list::<FILES_MAX, _, _>")]
     pub files: Vec<BackupFile>,
     /// CRC-32C of this document as JSON without white space, with this field empty.
+    #[serde(deserialize_with = "bounded::text")]
     pub checksum: String,
+}
+
+/// What is read of a manifest that a later innokit may have written.
+#[derive(Deserialize)]
+struct Head {
+    schema_version: u64,
 }
 
 impl Manifest {
@@ -210,8 +235,12 @@ impl Manifest {
     }
 
     fn sum(&self) -> String {
-        let text = serde_json::to_vec(&Self { checksum: String::new(), ..self.clone() });
-        format!("{:08x}", crc32c(&text.unwrap_or_default()))
+        // The checksum stands last. Cut off, instead of a copy of everything without it.
+        let mut text = serde_json::to_vec(self).unwrap_or_default();
+        let own = serde_json::to_vec(&self.checksum).unwrap_or_default();
+        text.truncate(text.len().saturating_sub(own.len() + 1));
+        text.extend_from_slice(b"\"\"}");
+        format!("{:08x}", crc32c(&text))
     }
 
     /// The entry of a tablespace, by its space id.
@@ -250,15 +279,11 @@ impl Manifest {
         let refused = |why: String| Err(Error::Usage(why));
         let bytes = read_small(&path, MANIFEST_MAX);
         let bytes = bytes.map_err(|source| Error::Io { path, action: "reading the manifest", source })?;
-        let value: serde_json::Value = match serde_json::from_slice(&bytes) {
-            Ok(value) => value,
-            Err(error) => return refused(format!("{name}: no manifest of a backup: {error}")),
-        };
-        let version = value.get("schema_version").and_then(serde_json::Value::as_u64);
-        if version.is_some_and(|version| version > u64::from(SCHEMA_VERSION)) {
+        let head: Result<Head, _> = serde_json::from_slice(&bytes);
+        if head.is_ok_and(|head| head.schema_version > u64::from(SCHEMA_VERSION)) {
             return refused(format!("{name}: written by a later innokit: use that"));
         }
-        match serde_json::from_value::<Self>(value) {
+        match serde_json::from_slice::<Self>(&bytes) {
             Ok(manifest) => {
                 let is_sound = manifest.sum() == manifest.checksum;
                 Ok((manifest, is_sound))
@@ -314,4 +339,46 @@ pub(crate) fn unfit(set: &Path) -> Option<String> {
 /// Whether this directory holds a backup that innokit took.
 pub(crate) fn is_there(set: &Path) -> bool {
     set.join(MANIFEST).exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A manifest with this text in place of the empty list of files that were left out.
+    fn with_left_out(list: &str) -> Result<(Manifest, bool), Error> {
+        let dir = tempfile::tempdir().expect("a directory");
+        Manifest::begun(7).write(dir.path()).expect("written");
+        let path = dir.path().join(MANIFEST);
+        let text = std::fs::read_to_string(&path).expect("read");
+        assert!(text.contains(r#""left_out": []"#), "{text}");
+        std::fs::write(&path, text.replace(r#""left_out": []"#, &format!(r#""left_out": {list}"#))).expect("written");
+        Manifest::read(dir.path())
+    }
+
+    #[test]
+    fn a_manifest_is_read_with_limits() {
+        let (manifest, is_sound) = with_left_out("[]").expect("a manifest");
+        assert!(is_sound && manifest.started_at == 7);
+        let (manifest, is_sound) = with_left_out(r#"["x"]"#).expect("a manifest");
+        assert!(!is_sound && manifest.left_out == ["x"]);
+        let why = |list: &str| with_left_out(list).expect_err("too much").to_string();
+        assert!(why(&format!("[{}1]", r#""","#.repeat(1_100_000))).contains("more than 1000000 members"));
+        assert!(why(&format!(r#"["{}"]"#, "x".repeat(20_000))).contains("longer than 16384 bytes"));
+        assert!(why(&"[".repeat(10_000)).contains("no manifest of a backup"));
+        // What this version does not know is passed over, however deep, without a tree.
+        let deep = format!("[], \"later\": {}{}", "[".repeat(100), "]".repeat(100));
+        assert!(with_left_out(&deep).is_ok());
+    }
+
+    #[test]
+    fn the_checksum_covers_the_document_without_it() {
+        let mut manifest = Manifest::begun(7);
+        for checksum in ["", "0badcafe", "a\"b\n"] {
+            manifest.checksum = checksum.to_owned();
+            let without = Manifest { checksum: String::new(), ..manifest.clone() };
+            let text = serde_json::to_vec(&without).expect("JSON");
+            assert_eq!(manifest.sum(), format!("{:08x}", crc32c(&text)));
+        }
+    }
 }

@@ -63,6 +63,11 @@ pub struct RestoreArgs {
     #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "512M")]
     pub memory: u64,
 
+    /// If the files in an archive are larger than this in all, decompressed, end with an error and leave nothing. The default is the free
+    /// space less a twentieth.
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub max_size: Option<u64>,
+
     /// Print one JSON document instead of text.
     #[arg(long)]
     pub json: bool,

@@ -27,6 +27,11 @@ pub struct UnpackArgs {
     #[arg(value_name = "DIR", required = true)]
     pub dir: PathBuf,
 
+    /// If the files in an archive are larger than this in all, decompressed, end with an error and leave nothing. The default is the free
+    /// space less a twentieth.
+    #[arg(long, value_name = "SIZE", value_parser = super::sizes::bytes)]
+    pub max_size: Option<u64>,
+
     /// Print one JSON document instead of text.
     #[arg(long)]
     pub json: bool,

@@ -4,15 +4,16 @@
 //! Facts: Prometheus, "Exposition formats", text format 0.0.4; node_exporter, "Textfile collector".
 
 use std::fs::Permissions;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use jobs::report::document::{Counts, Unit};
+use jobs::report::shown;
 use jobs::{ArchiveStatus, Report};
 
-use crate::terminal;
+use crate::{named_file, terminal};
 
 /// Sums over everything below one of the command line's paths.
 #[derive(Default)]
@@ -109,15 +110,13 @@ fn archive_text(status: &ArchiveStatus, at: f64) -> String {
 
 /// Writes a new file and renames it over the old one.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
-    let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // The collector reads `*.prom`: without that suffix, it ignores the unfinished file.
-    let mut unfinished = tempfile::Builder::new().prefix(".innokit-metrics-").tempfile_in(dir)?;
-    unfinished.write_all(text.as_bytes())?;
-    // The collector rarely runs as the user who runs the check, and a temporary file is readable only by its owner.
-    unfinished.as_file().set_permissions(Permissions::from_mode(0o644))?;
-    unfinished.as_file().sync_all()?;
-    unfinished.persist(file).map_err(|failed| failed.error)?;
-    Ok(())
+    named_file::write(file, text.as_bytes(), |dir| {
+        // The collector reads `*.prom`: without that suffix, it ignores the unfinished file.
+        let unfinished = tempfile::Builder::new().prefix(".innokit-metrics-").tempfile_in(dir)?;
+        // The collector rarely runs as the user who runs the check, and a temporary file is readable only by its owner.
+        unfinished.as_file().set_permissions(Permissions::from_mode(0o644))?;
+        Ok(unfinished)
+    })
 }
 
 fn now() -> f64 {
@@ -194,9 +193,11 @@ fn labelled(path: &str, label: &str, value: &str, count: u64) -> (String, f64) {
 /// Sums by the paths of the command line, escaped as label values. A file belongs to the longest path that contains it.
 fn by_path(paths: &[PathBuf], report: &Report) -> Vec<(String, PathSums)> {
     let mut sums: Vec<PathSums> = paths.iter().map(|_| PathSums::default()).collect();
+    // The report has its paths as text, which differs from a path that is not UTF-8.
+    let named: Vec<PathBuf> = paths.iter().map(|path| PathBuf::from(shown(path))).collect();
     let owner = |file: &str| {
         let below = |(_, path): &(usize, &PathBuf)| Path::new(file).starts_with(path);
-        let longest = paths.iter().enumerate().filter(below).max_by_key(|(_, path)| path.as_os_str().len());
+        let longest = named.iter().enumerate().filter(below).max_by_key(|(_, path)| path.as_os_str().len());
         longest.map_or(0, |(index, _)| index)
     };
     for file in &report.files {
@@ -217,7 +218,7 @@ fn by_path(paths: &[PathBuf], report: &Report) -> Vec<(String, PathSums)> {
             *count += 1;
         }
     }
-    paths.iter().map(|path| escaped(&path.to_string_lossy())).zip(sums).collect()
+    named.iter().map(|path| escaped(&path.to_string_lossy())).zip(sums).collect()
 }
 
 /// A label value: only backslash, quote and newline are escaped.

@@ -6,6 +6,7 @@ mod common;
 #[path = "../innochecksum_matrix/mod.rs"]
 mod innochecksum_matrix;
 
+mod archive_bombs;
 mod innochecksum;
 mod innochecksum_crash;
 mod streams;

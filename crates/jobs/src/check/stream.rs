@@ -21,6 +21,10 @@ use crate::source::name::NameHint;
 /// Why most other members are skipped.
 const NO_TABLESPACE: &str = "not an InnoDB tablespace";
 
+/// Holes are examined as the zeros that they read as, but their bytes are not in the archive: a hundred bytes of a stream may make 8 TiB of
+/// them. Tools leave out pages that were never used and the ends of compressed ones.
+const SKIPPED_MAX: u64 = 64 << 30;
+
 /// A file being read.
 pub(super) struct Stream {
     context: Context,
@@ -31,6 +35,8 @@ pub(super) struct Stream {
     hint: NameHint,
     role: Role,
     len: u64,
+    /// Bytes of holes.
+    skipped: u64,
     state: StreamState,
     broken: Option<Break>,
 }
@@ -53,7 +59,7 @@ enum StreamState {
 impl Stream {
     pub fn new(context: Context, name: InnerName, role: Role) -> Self {
         let (path, hint, state) = (name.shown, NameHint::of(&name.own), StreamState::Head(Vec::new()));
-        Self { context, path, name: name.own, hint, role, len: 0, state, broken: None }
+        Self { context, path, name: name.own, hint, role, len: 0, skipped: 0, state, broken: None }
     }
 
     /// Creates the check of a file inside an archive.
@@ -185,6 +191,11 @@ impl Inner for Stream {
 
     fn skip(&mut self, mut len: u64) {
         const ZEROS: &[u8; HEAD] = &[0; HEAD];
+        self.skipped = self.skipped.saturating_add(len);
+        if self.skipped > SKIPPED_MAX {
+            let words = format!("a file with holes of {} bytes, which were not examined: unpack it", self.skipped);
+            return self.broken(Break::undecided(words));
+        }
         while len > 0 && self.broken.is_none() && !matches!(self.state, StreamState::Passed(_)) {
             let now = usize::try_from(len).unwrap_or(HEAD).min(HEAD);
             self.take(ZEROS.get(..now).unwrap_or(ZEROS));

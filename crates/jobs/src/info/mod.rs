@@ -35,6 +35,7 @@ use crate::source::page::PageOpener;
 use crate::source::redo_log::RedoLogs;
 use crate::source::remote::Missed;
 use crate::source::space::{self, SpacePart};
+use crate::source::sparse;
 use crate::tree::sdi::{self, Objects};
 use crate::tree::space::SpaceFile;
 use crate::tree::{Opener, Tablespace};
@@ -218,7 +219,7 @@ fn measure(path: &Path) -> Result<(Metadata, u64), String> {
     }
     if meta.is_file() {
         let len = meta.len();
-        return Ok((meta, len));
+        return sparse::refused(&meta).map_or(Ok((meta, len)), Err);
     }
     if !meta.is_block_device() {
         return Err("not a regular file".to_owned());

@@ -32,7 +32,7 @@ use crate::recover::{
 use crate::server::BinlogPosition;
 use crate::source::crc32c::FileSums;
 use crate::source::keys::KeyFiles;
-use crate::unpack::unpack;
+use crate::unpack::unpack_at_most;
 
 /// The owner to give files to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -53,6 +53,8 @@ pub struct RestoreOptions {
     /// Make the directory of the backup itself the datadir, which takes no second space and leaves no backup. Both must be on one file
     /// system. Not with increments or an archive.
     pub moves: bool,
+    /// The bytes that an archive may be unpacked to. `None`: nineteen twentieths of the free space.
+    pub max_size: Option<u64>,
     /// How to recover: increments, the redo archive and where to stop in it, keys and memory. Its target is ignored.
     pub recover: RecoverOptions,
 }
@@ -153,7 +155,7 @@ fn from_archive(archive: &Path, options: &RestoreOptions) -> Result<Restored> {
     if !options.recover.increments.is_empty() {
         return refused("increments are merged into a backup in a directory: unpack this one first (innokit unpack)");
     }
-    let unpacked = unpack(&[archive.to_path_buf()], to)?;
+    let unpacked = unpack_at_most(&[archive.to_path_buf()], to, options.max_size)?;
     let restored = match unpacked.still_packed.first() {
         Some(file) => refused(format!("{file}: packed in a way that innokit does not read")),
         None => recovered_unpacked(&unpacked.sums, options),

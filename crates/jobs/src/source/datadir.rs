@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::backup::BackupNotes;
 use super::content::{self, Content};
 use super::name::NameHint;
-use super::{read_small, read_up_to, system};
+use super::{read_small, read_up_to, sparse, system};
 use crate::source::files::{self, File, Metadata};
 
 /// A file to check: it holds, or by its name should hold, InnoDB pages, a log, or an archive of these.
@@ -170,6 +170,9 @@ impl Inventory {
     }
 
     fn consider(&mut self, path: PathBuf, meta: &Metadata, named: bool) {
+        if let Some(why) = sparse::refused(meta) {
+            return self.failed.push(Passed { path, why });
+        }
         let len = match length(&path, meta, named) {
             Ok(Some(len)) => len,
             Ok(None) if named => {

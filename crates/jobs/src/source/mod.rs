@@ -16,6 +16,7 @@ pub mod page;
 pub mod redo_log;
 pub mod remote;
 pub mod space;
+pub(crate) mod sparse;
 pub(crate) mod system;
 
 use std::fs::Metadata;

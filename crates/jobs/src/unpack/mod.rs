@@ -48,10 +48,18 @@ pub struct Unpacked {
 /// # Errors
 /// [`UnpackError`]. Everything unpacked before the error is removed.
 pub fn unpack(archives: &[PathBuf], dir: &Path) -> Result<Unpacked> {
+    unpack_at_most(archives, dir, None)
+}
+
+/// The same, with a limit to the bytes that are written, decompressed ones included. `None`: nineteen twentieths of the free space.
+///
+/// # Errors
+/// As those of [`unpack()`], and if there is more.
+pub fn unpack_at_most(archives: &[PathBuf], dir: &Path, max: Option<u64>) -> Result<Unpacked> {
     if archives.iter().filter(|path| path.as_path() == Path::new(source::STANDARD_INPUT)).count() > 1 {
         return refused("standard input can be used for one archive only");
     }
-    let mut work = Work { target: UnpackDir::make(dir)?, archive: 0, open: HashMap::new(), left_out: Vec::new() };
+    let mut work = Work { target: UnpackDir::make(dir, max)?, archive: 0, open: HashMap::new(), left_out: Vec::new() };
     let done = work.all(archives);
     if done.is_err() {
         work.target.discard();

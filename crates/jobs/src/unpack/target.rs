@@ -3,6 +3,7 @@
 //! It starts empty, and only new directories and files are created in it, never links, so no name can lead elsewhere. A marker shows that
 //! its content is incomplete.
 
+use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -41,11 +42,36 @@ pub(super) struct UnpackDir {
     pub packed: BTreeSet<PathBuf>,
     /// Complete files, as they were written.
     pub sums: FileSums,
+    /// How many more bytes may be written, and how many it were in all.
+    left: Cell<u64>,
+    limit: Limit,
+}
+
+/// How much may be unpacked.
+#[derive(Debug, Clone, Copy)]
+struct Limit {
+    bytes: u64,
+    is_given: bool,
+}
+
+impl Limit {
+    /// Without a given limit, the free space less a twentieth: others write to the disk too, and servers stop when it is full.
+    fn of(root: &Path, given: Option<u64>) -> std::io::Result<Self> {
+        let bytes = match given {
+            Some(bytes) => bytes,
+            None => {
+                let space = rustix::fs::statvfs(root)?;
+                let free = space.f_bavail.saturating_mul(space.f_frsize);
+                free - free / 20
+            }
+        };
+        Ok(Self { bytes, is_given: given.is_some() })
+    }
 }
 
 impl UnpackDir {
     /// Takes an empty directory, or creates one.
-    pub fn make(root: &Path) -> Result<Self> {
+    pub fn make(root: &Path, max: Option<u64>) -> Result<Self> {
         let is_given = root.is_dir();
         let is_free = match is_given {
             true => fs::read_dir(root).map_err(failed(root, "reading the directory"))?.next().is_none(),
@@ -57,6 +83,7 @@ impl UnpackDir {
         }
         let made = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(root);
         made.map_err(failed(root, "making the directory"))?;
+        let limit = Limit::of(root, max).map_err(failed(root, "asking for the free space"))?;
         let marker = root.join(MARKER);
         let written = OpenOptions::new().write(true).create_new(true).open(&marker);
         let written = written.and_then(|file| {
@@ -65,7 +92,16 @@ impl UnpackDir {
         });
         written.map_err(failed(&marker, "writing the file"))?;
         let (files, directories, packed) = (HashMap::new(), BTreeSet::new(), BTreeSet::new());
-        let target = Self { root: root.to_path_buf(), is_given, files, directories, packed, sums: FileSums::new() };
+        let target = Self {
+            root: root.to_path_buf(),
+            is_given,
+            files,
+            directories,
+            packed,
+            sums: FileSums::new(),
+            left: Cell::new(limit.bytes),
+            limit,
+        };
         target.sync(root)?;
         Ok(target)
     }
@@ -195,6 +231,7 @@ impl UnpackDir {
         let output = self.file(inner, archive)?;
         let mut sum = Crc32c::new();
         pump(&mut decoded, &of_error, &mut |bytes| {
+            self.count(inner, bytes)?;
             output.write_all_at(bytes, sum.len).map_err(failed(&path, "writing the file"))?;
             sum.add(bytes);
             Ok(())
@@ -203,8 +240,22 @@ impl UnpackDir {
         self.remove(place, archive)
     }
 
+    /// Counts bytes that are about to be written. A few bytes of a compressed archive can be any number of them.
+    fn count(&self, place: &Path, bytes: &[u8]) -> Result<()> {
+        if let Some(left) = self.left.get().checked_sub(bytes.len() as u64) {
+            self.left.set(left);
+            return Ok(());
+        }
+        let (place, max) = (place.display(), self.limit.bytes);
+        let limit = if self.limit.is_given { "as --max-size says" } else { "which is nearly all that is free there" };
+        refused(format!(
+            "{place}: the archive holds more than {max} bytes, {limit}: if it is what it should be, make room or give a larger --max-size"
+        ))
+    }
+
     /// Writes bytes at an offset.
     pub fn write(&self, place: &Path, file: &File, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.count(place, bytes)?;
         file.write_all_at(bytes, offset).map_err(failed(&self.root.join(place), "writing the file"))
     }
 
