@@ -4,8 +4,9 @@
 mod common;
 
 use common::{HERE, classic, full, hex, ok, pattern, put, put_u32, size, u32_at, unverifiable, zip};
+use innokit_format::codec::{Context, Scratch};
 use innokit_format::page::checksum;
-use innokit_format::{Algorithm, Family, Lsn, Why, seal_page, verify_page};
+use innokit_format::{Algorithm, Family, Lsn, Verdict, Why, seal_page, verify_inside, verify_page};
 
 #[test]
 fn crc32c_of_the_check_string() {
@@ -117,6 +118,24 @@ fn mysql_compressed_and_encrypted_images_of_the_base_page_are_unverifiable() {
     assert_eq!(verify_page(&padded(zlib), HERE, &format), unverifiable(Why::PageCompressed));
     assert_eq!(verify_page(&padded(lz4), HERE, &format), unverifiable(Why::PageCompressed));
     assert_eq!(verify_page(&padded(encrypted), HERE, &format), unverifiable(Why::EncryptedNoKey));
+}
+
+#[test]
+fn a_page_of_zeros_that_an_import_into_mysql_compressed_is_judged_by_what_is_inside() {
+    // A free page as MySQL 9.7 leaves it, without checksum and LSN.
+    let packed = "000000000000000000000000000000000000000000000000000e020100003fda002700000000\
+                  789cedc13101000000c2a0f54f6d0a3fa0000000000000000000000000000000809f013fda0001";
+    let format = classic(Family::MySql, 16_384);
+    let mut page = hex(packed);
+    page.resize(16_384, 0);
+    assert_eq!(verify_page(&page, HERE, &format), unverifiable(Why::PageCompressed));
+    let (context, mut scratch) = (Context::MySql { key: None }, Scratch::new());
+    let inside = verify_inside(&page, HERE, &format, &context, &mut scratch, verify_page(&page, HERE, &format));
+    assert_eq!(inside, Verdict::Empty);
+    // Other pages that are almost zeros are still no pages of zeros.
+    put(&mut page, 26, &[0]);
+    assert!(matches!(verify_page(&page, HERE, &format), Verdict::Corrupt(_)));
+    assert!(matches!(verify_page(&page, HERE, &classic(Family::MariaDb, 16_384)), Verdict::Corrupt(_)));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use flow::append::write_whole;
 use format::Lsn;
+use format::codec::CipherMode;
 use format::page::checksum::crc32c;
 use serde::{Deserialize, Serialize};
 
@@ -181,6 +182,9 @@ pub struct Manifest {
     pub binlog: Option<BinlogPosition>,
     /// Whether recovery needs the server's keys, which are not part of the backup.
     pub needs_keys: bool,
+    /// The server's AES mode, `aes_cbc` or `aes_ctr`, if it says so (MariaDB): no encrypted page may be on disk yet that shows it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cipher: String,
     /// How long the backup blocked other connections.
     pub locks: BackupLocks,
     /// InnoDB pages verified.
@@ -224,6 +228,7 @@ impl Manifest {
             to_lsn: 0,
             binlog: None,
             needs_keys: false,
+            cipher: String::new(),
             locks: BackupLocks::default(),
             pages: 0,
             pages_read_again: 0,
@@ -298,6 +303,15 @@ pub(crate) fn reaches(set: &Path) -> Option<Lsn> {
     let (manifest, _) = Manifest::read(set).ok()?;
     let is_to_recover = matches!(manifest.state, BackupState::Complete | BackupState::Recovering);
     is_to_recover.then_some(Lsn(manifest.to_lsn))
+}
+
+/// The AES mode of the server of the backup in this directory. `None` if it holds none, or the server did not say.
+pub(crate) fn cipher(set: &Path) -> Option<CipherMode> {
+    match Manifest::read(set).ok()?.0.cipher.as_str() {
+        "aes_cbc" => Some(CipherMode::Cbc),
+        "aes_ctr" => Some(CipherMode::Ctr),
+        _ => None,
+    }
 }
 
 /// Records that the complete backup in this directory, if it holds one, is about to become a datadir. Call it before its files change.

@@ -151,6 +151,8 @@ pub struct ServerFacts {
     pub system_files: String,
     /// Settings that may point outside the datadir, and their values.
     pub directories: Vec<(String, PathBuf)>,
+    /// `@@file_key_management_encryption_algorithm` of MariaDB: `aes_cbc` or `aes_ctr`. Empty without that plugin.
+    pub cipher: String,
 }
 
 impl ServerFacts {

@@ -22,6 +22,7 @@ use std::ops::Range;
 use format::page::fil::PAGE_INDEX_ID;
 use format::{Lsn, PageId, SpaceId};
 use redo::mysql::change::{Change as MySqlChange, ZipWrite};
+use redo::mysql::undo_number;
 use redo::record::{Change, FileRecord, Mtr, RedoRecord};
 
 /// The mark of a segment's inode in use, and where it is in there. The slots for single pages follow.
@@ -43,6 +44,17 @@ pub(crate) struct Load {
     pub lsn: Lsn,
     pub space: SpaceId,
     pub index: u64,
+}
+
+/// What a mini-transaction shows of definitions and of pages without redo.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    /// Indexes that get pages without redo, or whose builds are noted.
+    pub loads: Vec<Load>,
+    /// Tablespaces that get pages and not their content, in whatever way.
+    pub given: BTreeSet<SpaceId>,
+    /// The tablespace that gets a new index.
+    pub indexed: Option<SpaceId>,
 }
 
 /// Names each index once.
@@ -141,17 +153,23 @@ impl UnloggedPages {
         loads
     }
 
-    /// The tablespaces with pages without redo, by this mini-transaction. Finds builds that began before the log too, but may find more than
-    /// that.
-    pub fn spaces(&mut self, mtr: &Mtr<'_>) -> BTreeSet<SpaceId> {
+    /// Like [`Self::add`]. Also finds the tablespaces of builds that began before the log, and perhaps others.
+    pub fn show(&mut self, mtr: &Mtr<'_>) -> Shown {
         let seen = Seen::of(mtr);
         let is_given = |byte: &(PageId, usize)| {
+            // No index is in an undo tablespace, where pages are made in other ways.
+            if undo_number(byte.0.space).is_some() {
+                return false;
+            }
             // Freeing a page writes the same byte once more.
             let is_freed = seen.bits.iter().filter(|other| *other == byte).count().is_multiple_of(2);
             !is_freed && !seen.made.iter().any(|made| made.space == byte.0.space)
         };
-        let given: Vec<SpaceId> = seen.bits.iter().filter(|byte| is_given(byte)).map(|(page, _)| page.space).collect();
-        self.take(mtr.start, seen).into_iter().map(|load| load.space).chain(given).collect()
+        let given = seen.bits.iter().filter(|byte| is_given(byte)).map(|(page, _)| page.space).collect();
+        let made = seen.words.iter().find(|(_, _, value)| *value == INODE_MAGIC).map(|(page, _, _)| page.space);
+        let indexed = made.filter(|_| seen.index.is_some());
+        let loads = self.take(mtr.start, seen);
+        Shown { loads, given, indexed }
     }
 
     /// Pages that are given to known segments and not made.
@@ -320,7 +338,7 @@ mod tests {
     fn spaces(bytes: &[u8]) -> Vec<u32> {
         let mtr = Mtr { start: Lsn(1000), end: Lsn(1100), bytes, grammar: Grammar::MySql };
         assert!(mtr.records().all(|record| record.is_ok()), "records that a server could write");
-        UnloggedPages::default().spaces(&mtr).into_iter().map(|space| space.0).collect()
+        UnloggedPages::default().show(&mtr).given.into_iter().map(|space| space.0).collect()
     }
 
     #[test]
@@ -333,6 +351,7 @@ mod tests {
         assert_eq!(spaces(&[given, made(3, 40)].concat()), [2]);
         assert_eq!(spaces(&[byte(2, 0, 180, 251), byte(2, 0, 180, 251)].concat()), NONE, "a page freed");
         assert_eq!(spaces(&byte(2, 5, 180, 251)), NONE, "no page of descriptors");
+        assert_eq!(spaces(&byte(4_294_967_277, 0, 180, 251)), NONE, "an undo tablespace");
     }
 
     #[test]

@@ -103,7 +103,8 @@ impl Connection {
         let version = self.variable("version")?;
         let system_files = self.variable("innodb_data_file_path")?;
         let named = directories.iter().map(|name| Ok(((*name).to_owned(), PathBuf::from(self.variable(name)?))));
-        Ok(ServerFacts { version, system_files, directories: named.collect::<Result<_, _>>()? })
+        let directories = named.collect::<Result<_, _>>()?;
+        Ok(ServerFacts { version, system_files, directories, cipher: String::new() })
     }
 
     /// A system variable; empty if it has no value.

@@ -59,7 +59,10 @@ impl LogServer for MariaDb {
 
 impl BackupServer for MariaDb {
     fn facts(&mut self) -> Result<ServerFacts, ServerError> {
-        self.connection.facts(&DIRECTORIES)
+        let facts = self.connection.facts(&DIRECTORIES)?;
+        // Only servers with the plugin that reads keys from a file have this variable.
+        let cipher = self.connection.variable("file_key_management_encryption_algorithm").unwrap_or_default();
+        Ok(ServerFacts { cipher, ..facts })
     }
 
     /// MariaDB's redo log cannot be switched off.

@@ -39,7 +39,11 @@ pub(crate) fn judge(page: &[u8], page_no: PageNo, format: &SpaceFormat, sums: &S
     let halves = differing_halves(page, end + 4);
     let unwritten = fields.header == 0 && fields.trailer == 0 && fields.lsn == 0;
     if unwritten && halves.is_none() {
-        return zero_verdict(page, false, crc);
+        // An import compresses pages of zeros as well, and gives them neither checksum nor LSN.
+        let kind = PageType(be::u16_at(page, FIL_PAGE_TYPE).unwrap_or(0));
+        let packed = Some(kind).filter(|_| format.family() == Family::MySql);
+        let verdict = packed.and_then(|kind| mysql_transformed(page, kind, format));
+        return verdict.unwrap_or_else(|| zero_verdict(page, false, crc));
     }
     if let Some(verdict) = transformed(page, page_no, format, crc, halves.is_some()) {
         return verdict;

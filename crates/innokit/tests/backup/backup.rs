@@ -462,6 +462,35 @@ fn a_backup_of_an_encrypted_server_needs_its_keys_and_does_not_hold_them() {
     assert!(missing.is_empty() && held.len() > 12, "{missing:?} of {rows}");
 }
 
+/// Nothing on disk shows how the server encrypts: its first encrypted table is in memory only. The server says it.
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn the_first_encrypted_table_of_a_server_is_backed_up_before_it_is_on_disk() {
+    let folder = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let keys = folder.path().join("keys.txt");
+    fs::write(&keys, format!("1;{}\n", "5c".repeat(32))).expect("written");
+    let options = [
+        "--plugin-load-add=file_key_management".to_owned(),
+        format!("--loose-file-key-management-filename={}", keys.display()),
+        "--loose-file-key-management-encryption-algorithm=aes_ctr".to_owned(),
+    ];
+    let server = Server::start_in(folder, "mariadb", &options);
+    let keys = keys.display().to_string();
+    server.script(
+        "sql",
+        &["shop"],
+        "SET GLOBAL innodb_max_dirty_pages_pct = 99; SET GLOBAL innodb_max_dirty_pages_pct_lwm = 0; \
+         CREATE TABLE fresh (id INT PRIMARY KEY) ENGINE=InnoDB ENCRYPTED=YES; INSERT INTO fresh VALUES (1), (2), (3);",
+    );
+    let done = ended(&mut backup(&server, &server.socket(), &["--key-file", &keys, "--json"]));
+    assert_eq!(done.status, 0, "{}", done.errors);
+    assert_eq!(done.json()["manifest"]["cipher"], "aes_ctr");
+    let restored = server.run(&["restore", "set", "--to", "out", "--key-file", &keys]);
+    assert_eq!(restored.status, 0, "{}", restored.errors);
+    server.script("stop", &[], "");
+    assert!(server.tables("out").contains("`shop`.`fresh`\t3"));
+}
+
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_target_that_takes_no_more_leaves_no_lock_and_a_void_set() {

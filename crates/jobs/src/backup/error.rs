@@ -27,11 +27,16 @@ pub enum BackupError {
     /// A file of the server is damaged, or the finished set is.
     #[error("{0}")]
     Damaged(String),
+    /// The finished set is not what the server has.
+    #[error("{0}")]
+    Unproved(String),
     /// The server did not do what it was asked.
     #[error("{0}")]
     Server(#[from] ServerError),
-    /// The finished set cannot be recovered.
-    #[error("the finished backup cannot be recovered: {0}")]
+    /// The finished set cannot be recovered. That is not the server's fault: each of its pages was sound when it was copied.
+    #[error(
+        "the finished backup cannot be recovered: {0} (the server's own pages were sound when they were copied): take the backup again"
+    )]
     Proof(#[from] RecoverError),
     /// A file could not be read or written.
     #[error("{0}")]
@@ -39,14 +44,10 @@ pub enum BackupError {
 }
 
 impl BackupError {
-    /// Whether damage is the reason, rather than circumstances.
+    /// Whether damage is the reason, rather than circumstances. A set that cannot be recovered says nothing of the server's files.
     #[must_use]
     pub const fn is_damage(&self) -> bool {
-        match self {
-            Self::Damaged(_) => true,
-            Self::Proof(error) => error.is_damage(),
-            _ => false,
-        }
+        matches!(self, Self::Damaged(_))
     }
 }
 

@@ -24,6 +24,7 @@ mod mysql;
 mod others;
 mod pace;
 mod pages;
+mod proof;
 mod send;
 mod settings;
 mod tablespaces;
@@ -31,7 +32,7 @@ mod vendor;
 mod verify;
 
 use std::fs::{self, DirBuilder, File};
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
@@ -52,15 +53,17 @@ use self::mariadb::MariaDb;
 use self::mysql::MySql;
 pub use self::pace::BackupWatcher;
 use self::pace::Pace;
+use self::proof::prove_indexes;
 pub use self::send::send_backup;
 use self::tablespaces::Tablespaces;
 use self::vendor::Vendor;
 pub(crate) use self::verify::unchanged;
 pub use self::verify::{BackupReport, verify_backup};
 use self::verify::{examine, trial};
+use crate::Error;
 use crate::manifest::{BackupLocks, BackupState, Manifest};
 use crate::recover::{RecoverOptions, is_free, recover_one};
-use crate::server::{BackupServer, BackupStage, InstanceState, LogServer, ServerKind};
+use crate::server::{BackupServer, BackupStage, InstanceState, LogServer, ServerError, ServerKind};
 use crate::source::crc32c::FileSums;
 use crate::source::keys::KeyFiles;
 use crate::stop;
@@ -110,18 +113,21 @@ pub fn backup(
         ServerKind::MariaDb => Box::new(MariaDb { keys: &keys }),
         ServerKind::MySql => Box::new(MySql::new(&keys)),
     };
-    vendor.check(server, &facts, datadir, &options.keys)?;
+    vendor.check(server, &facts, datadir, &options.keys).map_err(|error| match error {
+        BackupError::Server(error) => with_grants(error, facts.kind()),
+        error => error,
+    })?;
     let since = options.since.as_deref().map(Since::read).transpose()?;
     if since.is_some() && options.prepare {
         return refused("an increment has only changed pages: it cannot be recovered by itself");
     }
     // Asked here as well, so that a missing privilege shows before anything is copied.
-    let moment = server.moment()?;
+    let moment = server.moment().map_err(|error| with_grants(error, facts.kind()))?;
     since.as_ref().map_or(Ok(()), |since| since.check(&facts, datadir, moment.lsn))?;
     let instance = server.instance()?;
     let mut manifest = Manifest::begun(now());
     manifest.id = new_id()?;
-    manifest.server_version = facts.version;
+    (manifest.server_version, manifest.cipher) = (facts.version, facts.cipher);
     manifest.base = since.as_ref().map(Since::named);
     let set = make_set(datadir, options)?;
     manifest.write(&set)?;
@@ -130,12 +136,40 @@ pub fn backup(
     match run.take(log) {
         Ok(()) => Ok(run.manifest),
         Err(error) => {
+            let error = with_way_out(error, &set);
             let mut void = Manifest::begun(run.manifest.started_at);
             void.why = Some(error.to_string());
             // A full disk may not even take this. The manifest written at the start says void as well.
             void.write(&set).ok();
             Err(error)
         }
+    }
+}
+
+/// Names all privileges that a backup needs if one is missing, so that the account gets them at once.
+fn with_grants(error: ServerError, kind: ServerKind) -> BackupError {
+    let grants = match kind {
+        ServerKind::MariaDb => "GRANT RELOAD, BINLOG MONITOR ON *.* TO it",
+        ServerKind::MySql => {
+            "GRANT BACKUP_ADMIN, PROCESS ON *.* TO it, and GRANT SELECT ON performance_schema.log_status TO it; for tables without \
+             transactions also GRANT FLUSH_TABLES, LOCK TABLES, SELECT ON *.* TO it"
+        }
+    };
+    match error {
+        ServerError::Privilege { .. } => BackupError::Refused(format!("{error}. A backup needs: {grants}")),
+        error => BackupError::Server(error),
+    }
+}
+
+/// Says what to remove if the disk is full.
+fn with_way_out(error: BackupError, set: &Path) -> BackupError {
+    let is_full = |source: &io::Error| matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+    match &error {
+        BackupError::Job(Error::Io { source, .. }) if is_full(source) => BackupError::Refused(format!(
+            "{error}: remove {}, which is void, and take the backup again where there is room for all files of the server",
+            set.display()
+        )),
+        _ => error,
     }
 }
 
@@ -307,6 +341,10 @@ impl<'r> Run<'r> {
             recover_one(self.set, &RecoverOptions { keys: keys.clone(), ..RecoverOptions::default() })?;
             known.clear();
         }
+        if self.manifest.base.is_none() {
+            let altered = self.vendor.altered();
+            prove_indexes(self.set, &self.manifest.tablespaces, &altered, (keys, self.options.prepare))?;
+        }
         // Nothing is written between here and the manifest, so one sync, while the rest of the set is read, makes all of it durable.
         let (set, keys) = (self.set, self.keys);
         let (examined, synced) = thread::scope(|scope| {
@@ -316,7 +354,9 @@ impl<'r> Run<'r> {
         });
         let mut examined = examined?;
         if let Some(page) = examined.damage.pop() {
-            return Err(BackupError::Damaged(format!("{page} in the finished backup")));
+            return Err(BackupError::Unproved(format!(
+                "{page} in the finished backup, and was sound when it was copied: examine the disk of the backup, and take it again"
+            )));
         }
         synced.map_err(failed(self.set, "making the backup durable"))?;
         self.manifest.needs_keys |= examined.is_encrypted;

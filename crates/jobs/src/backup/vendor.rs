@@ -18,6 +18,15 @@ pub(super) struct LogRange {
     pub to: Lsn,
 }
 
+/// Tables whose indexes must be looked at before a backup counts as one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Altered {
+    /// Tablespaces that got indexes since the log of the backup begins.
+    pub spaces: BTreeSet<SpaceId>,
+    /// Indexes with pages without redo: these are not empty.
+    pub filled: BTreeSet<u64>,
+}
+
 /// One vendor's servers. The steps of a backup are declared in the order in which they are called.
 pub(super) trait Vendor: Sync {
     /// Refuses versions and settings that cannot be backed up, before anything is copied.
@@ -54,6 +63,11 @@ pub(super) trait Vendor: Sync {
 
     /// Gives the copies the names their tablespaces have at the moment of the backup, and removes the copies of dropped ones.
     fn place(&self, tablespaces: Tablespaces<'_>, set: &Path, range: LogRange) -> Result<Placed>;
+
+    /// What the redo does not build by itself, and was altered while it was copied.
+    fn altered(&self) -> Altered {
+        Altered::default()
+    }
 
     /// Whether recovering the set needs keys, as far as its log is concerned.
     fn needs_keys(&self, keys: &KeyFiles) -> bool;

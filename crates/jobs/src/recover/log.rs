@@ -53,6 +53,8 @@ pub(super) struct RedoLog {
     pub backup: Option<Backup>,
     /// The LSN that a backup of innokit reaches according to its manifest.
     set_end: Option<Lsn>,
+    /// The AES mode that a backup of innokit notes.
+    set_cipher: Option<CipherMode>,
 }
 
 /// The log's vendor.
@@ -87,8 +89,9 @@ impl RedoLog {
         // A name in a backup's log that leads elsewhere belongs to the original server.
         let outside = if backup.is_some() { Outside::MovedIn } else { Outside::of(datadir) };
         let (files, options) = (FileSet::new(files), ReadOptions::default());
-        let set_end = manifest::reaches(datadir);
-        Ok(Self { path, files, options, clock: None, outside, vendor, backup, set_end }.tuned(&Tuning::default()))
+        let (set_end, set_cipher) = (manifest::reaches(datadir), manifest::cipher(datadir));
+        Ok(Self { path, files, options, clock: None, outside, vendor, backup, set_end, set_cipher }
+            .tuned(&Tuning::default()))
     }
 
     /// Whether xtrabackup copied the log.
@@ -240,7 +243,7 @@ impl RedoLog {
     /// The server's cipher mode, if the log is encrypted and shows it.
     pub fn cipher_mode(&self) -> Option<CipherMode> {
         match &self.vendor {
-            Vendor::MariaDb(log) => log.cipher_mode(),
+            Vendor::MariaDb(log) => log.cipher_mode().or(self.set_cipher),
             Vendor::MySql(_) => None,
         }
     }

@@ -57,6 +57,7 @@ mod rest;
 mod run;
 mod shadow;
 mod simulated;
+mod some;
 mod space;
 mod stretches;
 mod survey;
@@ -104,6 +105,7 @@ use self::run::{Run, Writing, mark_closed, open_log};
 pub use self::shadow::SHADOW_NAME;
 #[doc(hidden)]
 pub use self::simulated::Simulated;
+pub(crate) use self::some::recover_some;
 pub(crate) use self::taken::Taken;
 #[doc(hidden)]
 pub use self::timed::{Clocked, on_clock};

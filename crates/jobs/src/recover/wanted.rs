@@ -358,6 +358,12 @@ impl Wanted {
         self.deleted.extend(self.changed.iter().copied().filter(is_truncated));
     }
 
+    /// Leaves all other tablespaces as they are.
+    pub fn keep_only(&mut self, spaces: &BTreeSet<SpaceId>) {
+        self.deleted.extend(self.changed.difference(spaces));
+        self.changed.retain(|space| spaces.contains(space));
+    }
+
     /// Bytes in use.
     pub fn memory(&self) -> usize {
         let rest = self.rest.as_ref().map_or(0, Rest::memory);

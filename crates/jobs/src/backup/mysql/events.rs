@@ -13,6 +13,7 @@ use redo::mysql::mtr_reader::MtrReader;
 
 use super::copied_log::Origin;
 use crate::backup::error::{BackupError, Result, failed};
+use crate::backup::vendor::Altered;
 use crate::source::read_up_to;
 use crate::unlogged::UnloggedPages;
 
@@ -28,6 +29,10 @@ pub(super) struct Events {
     reader: Option<Reader>,
     /// Tablespaces with indexes built without redo, each at the LSNs where the log shows it. Nothing from before `taken`.
     loaded: BTreeSet<(Lsn, SpaceId)>,
+    /// Tablespaces that got pages without redo otherwise.
+    given: BTreeSet<(Lsn, SpaceId)>,
+    /// Everything that got an index.
+    pub altered: Altered,
     /// `take_loaded` has returned everything before this LSN.
     taken: Lsn,
 }
@@ -84,10 +89,15 @@ impl Events {
 
     /// The tablespaces with indexes built without redo before `until`, since the last call.
     pub fn take_loaded(&mut self, until: Lsn) -> BTreeSet<SpaceId> {
-        // The log may have been read further, but what comes after the moment of a backup is not part of it.
-        let later = self.loaded.split_off(&(until, SpaceId(0)));
         self.taken = until;
-        std::mem::replace(&mut self.loaded, later).into_iter().map(|(_, space)| space).collect()
+        before(&mut self.loaded, until)
+    }
+
+    /// The same, and the tablespaces in which a build that began before the log may have gone on.
+    pub fn take_outdated(&mut self, until: Lsn) -> BTreeSet<SpaceId> {
+        let mut spaces = before(&mut self.given, until);
+        spaces.extend(self.take_loaded(until));
+        spaces
     }
 
     fn feed(&mut self, reader: &mut Reader, file: &File, path: &Path, origin: &Origin, len: usize) -> Result<()> {
@@ -95,14 +105,23 @@ impl Events {
         reader.next = Lsn(reader.next.0 + len as u64);
         let mut input = bytes.as_slice();
         while let Some(mtr) = reader.mtrs.next_mtr(&mut input) {
-            let spaces = reader.pages.spaces(&mtr);
+            let shown = reader.pages.show(&mtr);
             if mtr.start >= self.taken {
-                self.loaded.extend(spaces.into_iter().map(|space| (mtr.start, space)));
+                self.loaded.extend(shown.loads.iter().map(|load| (load.lsn, load.space)));
+                self.given.extend(shown.given.into_iter().map(|space| (mtr.start, space)));
             }
+            self.altered.spaces.extend(shown.indexed);
+            self.altered.filled.extend(shown.loads.into_iter().map(|load| load.index));
         }
         match reader.mtrs.fault() {
             Some(fault) => Err(BackupError::Log(format!("it makes no sense at LSN {}: {fault}", reader.mtrs.at()))),
             None => Ok(()),
         }
     }
+}
+
+/// Takes what comes before `until`. The log may have been read further, but what comes after the moment of a backup is not part of it.
+fn before(found: &mut BTreeSet<(Lsn, SpaceId)>, until: Lsn) -> BTreeSet<SpaceId> {
+    let later = found.split_off(&(until, SpaceId(0)));
+    std::mem::replace(found, later).into_iter().map(|(_, space)| space).collect()
 }

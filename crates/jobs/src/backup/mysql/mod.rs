@@ -27,7 +27,7 @@ use super::error::{BackupError, Result, failed, refused};
 use super::follower::{Followed, Follower};
 use super::settings;
 use super::tablespaces::{Placed, Tablespaces, imported};
-use super::vendor::{LogRange, Vendor};
+use super::vendor::{Altered, LogRange, Vendor};
 use super::verify::MEMORY;
 use crate::recover::LogNames;
 use crate::server::{BackupServer, LogServer, ServerFacts, other_datadir};
@@ -133,7 +133,7 @@ impl Vendor for MySql<'_> {
         follower.reach(now)?;
         let mut events = self.events();
         events.read(&redo.join(STAGED), &self.origin()?, now)?;
-        Ok(events.take_loaded(now))
+        Ok(events.take_outdated(now))
     }
 
     fn is_settled(&self, server: &mut dyn BackupServer, datadir: &Path, tablespaces: &Tablespaces<'_>) -> Result<bool> {
@@ -177,6 +177,10 @@ impl Vendor for MySql<'_> {
             return imported(name);
         }
         Ok(placed)
+    }
+
+    fn altered(&self) -> Altered {
+        self.events().altered.clone()
     }
 
     fn needs_keys(&self, _: &KeyFiles) -> bool {

@@ -1,0 +1,36 @@
+//! Recovers a part of a backup, to look at it.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use flow::rewrite::Safety;
+use format::SpaceId;
+
+use super::apply::Work;
+use super::budget::Budget;
+use super::error::Result;
+use super::files::{Done, Files};
+use super::options::RecoverOptions;
+use super::planning;
+use super::run::open_log;
+use super::tuning::engine;
+use super::wanted::Wanted;
+
+/// Applies the log of the backup in `set` to copies of some of its tablespaces, the system tablespace among them, which the caller has put
+/// into `to`. The backup stays as it is.
+pub(crate) fn recover_some(set: &Path, to: &Path, spaces: &BTreeSet<SpaceId>, options: &RecoverOptions) -> Result<()> {
+    let (keys, budget) = (options.keys.read()?, Budget::of(options.memory));
+    let log = open_log(set, false, options, &keys)?;
+    let mut wanted = Wanted::read(&log, budget.plan, budget.at_once(options.round), None)?;
+    wanted.keep_only(spaces);
+    let plan = planning::plan(to, wanted, &keys)?;
+    if plan.wanted.is_clean {
+        return Ok(());
+    }
+    let files = Files::as_they_should_be(to, &plan, true, &mut Done::default())?;
+    let rewrite = budget.rewrite(&plan, &options.tuning.within(options.memory));
+    let mut work = Work::new(&plan, &files, engine(), Safety::NewFiles, rewrite)?;
+    work.restore()?;
+    work.run(&log, budget.redo(&plan), Some(options.round))?;
+    work.finish().map(drop)
+}
