@@ -95,7 +95,8 @@ impl fmt::Display for Compression {
 
 /// The decoders worth keeping between pages.
 pub struct Inflater {
-    zlib: Decompress,
+    /// Made when it is first needed: it takes about 40 KiB, and most files have nothing to decode.
+    zlib: Option<Decompress>,
     snappy: snap::raw::Decoder,
 }
 
@@ -110,7 +111,7 @@ impl Inflater {
     /// Decoders that have decoded nothing yet.
     #[must_use]
     pub fn new() -> Self {
-        Self { zlib: Decompress::new(true), snappy: snap::raw::Decoder::new() }
+        Self { zlib: None, snappy: snap::raw::Decoder::new() }
     }
 
     /// Fills `out` exactly from `stream`. Bytes after the end of a self-terminated stream are ignored.
@@ -138,8 +139,8 @@ impl Inflater {
     }
 
     fn zlib(&mut self, stream: &[u8], out: &mut [u8]) -> Option<usize> {
-        self.zlib.reset(true);
-        let decoder = &mut self.zlib;
+        let decoder = self.zlib.get_or_insert_with(|| Decompress::new(true));
+        decoder.reset(true);
         run(stream, out, |input, output| {
             let (before_in, before_out) = (decoder.total_in(), decoder.total_out());
             let status = decoder.decompress(input, output, FlushDecompress::Finish).ok()?;

@@ -321,6 +321,7 @@ fn options(args: &ExportArgs) -> Result<ExportOptions, String> {
         page_size: args.rows.reading.page_size,
         keys: args.rows.reading.keys.files(),
         create_table: args.rows.create_table.clone(),
+        only_file: args.output.clone().filter(|output| output.as_path() != Path::new("-") && !is_folder(output)),
         columns: args.columns.clone(),
         index: args.index.clone(),
         key_range: args.where_key.as_deref().map(KeyBounds::parse).transpose()?,
@@ -409,6 +410,11 @@ const fn extension(format: Format) -> &'static str {
     }
 }
 
+/// Whether each table gets a file in this directory, which may have to be made.
+fn is_folder(output: &Path) -> bool {
+    output.is_dir() || output.as_os_str().to_string_lossy().ends_with('/')
+}
+
 /// Where rows go.
 struct RowsOutput<'t> {
     output: Option<&'t Path>,
@@ -419,8 +425,7 @@ impl RowsOutput<'_> {
     /// Opens the output for a table. Existing files are not replaced.
     fn open(&self, table: &str) -> Result<Box<dyn Write + Send>, jobs::Error> {
         let Some(output) = self.output else { return Ok(terminal::data()) };
-        let is_folder = output.is_dir() || output.as_os_str().to_string_lossy().ends_with('/');
-        let path = if is_folder {
+        let path = if is_folder(output) {
             let failed =
                 |source| jobs::Error::Io { path: output.to_path_buf(), action: "making the directory", source };
             std::fs::create_dir_all(output).map_err(failed)?;

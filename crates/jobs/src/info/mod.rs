@@ -75,7 +75,8 @@ struct SweptSpace {
     len: u64,
     part: SpacePart,
     pages: Pages,
-    head: Vec<u8>,
+    /// The first bytes, of an object that is elsewhere; a file here is read again, since a datadir may have a hundred thousand of them.
+    head: Option<Vec<u8>>,
     sums: Mutex<Sums>,
 }
 
@@ -184,7 +185,7 @@ fn recognise(
         Some((part, pages, wrong_key)) => {
             info.error = wrong_key;
             let grid = options.grid.then(|| Grid::new(part.first_page, part.pages_in(len)));
-            let head = head.get(..space::HEAD).unwrap_or(&head).to_vec();
+            let head = files::is_remote(path).then(|| head.get(..space::HEAD).unwrap_or(&head).to_vec());
             let sums = Mutex::new(Sums::new(grid));
             (info, Some(SweptSpace { file, path: path.to_path_buf(), len, part, pages, head, sums }))
         }
@@ -204,6 +205,10 @@ fn recognise(
 fn break_promise(path: &Path, info: &mut FileInfo, redo: &mut RedoLogs) {
     let hollow = matches!(info.kind, Some(ContentKind::Empty | ContentKind::Zeros));
     let pending = redo.pending_for(path).filter(|_| hollow).map(str::to_owned);
+    if NameHint::of(path) == NameHint::Temporary {
+        info.what = format!("{}; harmless: the server recreates this file at every start", info.what);
+        return;
+    }
     match pending {
         Some(why) => info.what = format!("{}; a tablespace that recovery may still write: {why}", info.what),
         None => info.damage = Some("its name is that of a tablespace, but its content is not".to_owned()),
@@ -305,12 +310,12 @@ impl SweptSpace {
     }
 
     /// The tablespace's SDI, if it has any.
-    fn dictionary(&self) -> Option<Dictionary> {
+    fn dictionary(&self, head: &[u8]) -> Option<Dictionary> {
         let pages = u32::try_from(self.part.pages_in(self.len)).unwrap_or(u32::MAX);
         let file = SpaceFile::of(self.path.clone(), FileId(0), self.part.first_page, pages);
         let (format, header, key) = (self.part.format, self.part.header, self.part.key.clone());
         let space = Tablespace { format, header, key, files: vec![file] };
-        let Objects { objects, broken } = sdi::read(&space, &self.head, &mut Opener::new())?;
+        let Objects { objects, broken } = sdi::read(&space, head, &mut Opener::new())?;
         let mut dictionary = Dictionary { broken, ..Dictionary::default() };
         for (kind, json) in objects {
             match (kind, schema::sdi::names(&json)) {
@@ -331,7 +336,9 @@ impl SweptSpace {
 
     /// Turns the sums into the report.
     fn finish(self, file: &mut FileInfo, redo: &mut RedoLogs) {
-        let dictionary = self.dictionary();
+        let again = || pages::head(&self.path, space::HEAD).unwrap_or_default();
+        let head = self.head.as_ref().map_or_else(again, Clone::clone);
+        let dictionary = self.dictionary(&head);
         let recovery = redo.pending_for(&self.path).map(str::to_owned);
         let mut sums = self.sums.into_inner().unwrap_or_else(PoisonError::into_inner);
         let (format, header) = (&self.part.format, self.pages.header());
@@ -366,10 +373,10 @@ impl SweptSpace {
         sums.compression.on = format.is_page_compressed();
         sums.compression.inflated_bytes = sums.counts.compressed * u64::from(format.physical().get());
         let on = format.encryption() != Encryption::None;
-        let key = if page0 { header::key_facts(&self.head, format) } else { Default::default() };
+        let key = if page0 { header::key_facts(&head, format) } else { Default::default() };
         let space = TablespaceInfo {
             family: family_name(format.family()),
-            server_version: page0.then(|| header::server_version(&self.head, format.family())).flatten(),
+            server_version: page0.then(|| header::server_version(&head, format.family())).flatten(),
             space_id: format.space().0,
             name,
             first_page: self.part.first_page,

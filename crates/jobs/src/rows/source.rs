@@ -333,7 +333,8 @@ fn tree(
         return tree;
     }
     let Some(root) = root else { return tree };
-    let is_instant = IndexPage::parse(&root.image, &space.format).ok().and_then(|page| page.instant_core()).is_some();
+    let is_instant =
+        IndexPage::parse(&root.image.page(), &space.format).ok().and_then(|page| page.instant_core()).is_some();
     if !is_instant {
         return tree;
     }

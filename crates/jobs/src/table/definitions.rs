@@ -214,7 +214,8 @@ impl Definitions {
 
     /// What is known of the tree with this root.
     pub fn named(&self, space: &Tablespace, root: &Root, map: &SpaceMap, opener: &mut Opener) -> Option<Named> {
-        let page = IndexPage::parse(&root.image, &space.format).ok()?;
+        let image = root.image.page();
+        let page = IndexPage::parse(&image, &space.format).ok()?;
         if page.page_type() == format::page::fil::PageType::SDI {
             return Some(Named { table: None, name: Some("SDI".to_owned()), index: builtin::sdi(), whole: None });
         }
@@ -297,7 +298,7 @@ fn altered(
         page.is_some_and(|page| page.index_id() == root.index_id && page.is_leaf() && page.prev().is_none())
     };
     let leaf = if root.level == 0 {
-        root.image.clone()
+        root.image.page()
     } else {
         // The inner pages cannot be read yet: their layout depends on this leaf.
         let mut leaves = root.leaf_segment.into_iter().flat_map(|segment| map.pages_of(segment));

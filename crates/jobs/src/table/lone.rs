@@ -224,7 +224,7 @@ fn candidates(space: &Tablespace, opener: &mut Opener) -> Vec<Clustered> {
     let known = know(space, &Definitions::default());
     let is_tree =
         |image: &[u8]| IndexPage::parse(image, &space.format).is_ok_and(|page| page.page_type() != PageType::SDI);
-    let mut roots: Vec<&Root> = known.roots.iter().filter(|root| is_tree(&root.image)).collect();
+    let mut roots: Vec<&Root> = known.roots.iter().filter(|root| is_tree(&root.image.page())).collect();
     roots.sort_by_key(|root| root.index_id);
     let first = if space.has_dictionary_information() { 4 } else { 3 };
     let is_whole = roots.first().is_some_and(|root| root.page_no == first)

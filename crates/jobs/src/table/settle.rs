@@ -145,7 +145,7 @@ impl Settling<'_> {
                 root,
                 named: definitions.named(&known.space, root, &known.map, &mut opener),
                 walked,
-                is_rtree: IndexPage::parse(&root.image, &known.space.format)
+                is_rtree: IndexPage::parse(&root.image.page(), &known.space.format)
                     .is_ok_and(|page| page.page_type() == PageType::RTREE),
                 is_miscounted: Cell::new(false),
             })

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     fn root() -> Root {
-        let image = Vec::new().into();
+        let image = Default::default();
         Root {
             page_no: 3,
             index_id: 1,

@@ -310,7 +310,7 @@ pub fn defaults_of(
 }
 
 fn metadata_defaults(space: &Tablespace, root: &Root, row: &IndexDef, opener: &mut Opener) -> Option<RowDefaults> {
-    let (mut image, mut fields) = (Arc::clone(&root.image), RecordFields::new());
+    let (mut image, mut fields) = (root.image.page(), RecordFields::new());
     for level in (0..=root.level).rev() {
         let page = IndexPage::parse(&image, &space.format).ok()?;
         let first = page.records().next()?.ok()?;

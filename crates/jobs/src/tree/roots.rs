@@ -25,7 +25,55 @@ pub struct Root {
     /// Number of pages in both segments.
     pub pages: u64,
     /// The page as opened.
-    pub image: Arc<[u8]>,
+    pub image: RootImage,
+}
+
+/// A root page without its long runs of zeros: most roots are those of small tables, and a datadir may have a hundred thousand.
+#[derive(Debug, Clone, Default)]
+pub struct RootImage {
+    len: usize,
+    /// Offset and bytes of what is not zero.
+    parts: Box<[(usize, Box<[u8]>)]>,
+}
+
+/// A shorter run of zeros costs more to leave out than to keep, bytes.
+const RUN_MIN: usize = 64;
+
+impl RootImage {
+    /// Of the bytes of a page.
+    #[must_use]
+    pub fn of(page: &[u8]) -> Self {
+        let (mut parts, mut at) = (Vec::new(), 0);
+        let mut rest = page;
+        while let Some(zeros) = rest.iter().position(|byte| *byte != 0) {
+            let (_, from) = rest.split_at(zeros);
+            let mut end = 0;
+            // A part ends where a run of zeros begins.
+            for chunk in from.chunks(RUN_MIN) {
+                if chunk.iter().all(|byte| *byte == 0) {
+                    break;
+                }
+                end += chunk.len();
+            }
+            let (part, after) = from.split_at(end);
+            parts.push((at + zeros, Box::from(part)));
+            at += zeros + end;
+            rest = after;
+        }
+        Self { len: page.len(), parts: parts.into() }
+    }
+
+    /// The whole page.
+    #[must_use]
+    pub fn page(&self) -> Arc<[u8]> {
+        let mut page = vec![0; self.len];
+        for (at, part) in &self.parts {
+            if let Some(place) = page.get_mut(*at..at + part.len()) {
+                place.copy_from_slice(part);
+            }
+        }
+        page.into()
+    }
 }
 
 /// The roots of a tablespace, ascending; faults go to `findings`. `named` are the dictionary's root pages.
@@ -94,5 +142,28 @@ fn root_at(
         .map(|segment| segment.fragments.len() as u64 + size(segment.not_full) + size(segment.full));
     let (index_id, level, pages) = (page.index_id(), page.level(), pages.sum());
     let is_empty = page.is_leaf() && page.record_count() == 0;
+    let image = RootImage::of(&image);
     Ok(Some(Root { page_no, index_id, level, is_empty, leaf_segment, top_segment, pages, image }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packed_page_is_the_page_and_zeros_take_no_memory() {
+        let mut page = vec![0_u8; 16384];
+        assert!(RootImage::of(&page).parts.is_empty());
+        assert_eq!(*RootImage::of(&page).page(), *page);
+        for (at, len) in [(0, 200), (260, 1), (16376, 8), (300, 70), (5000, 64), (5128, 1)] {
+            page[at..at + len].fill(7);
+            let packed = RootImage::of(&page);
+            assert_eq!(*packed.page(), *page, "{at}");
+            let kept: usize = packed.parts.iter().map(|(_, part)| part.len()).sum();
+            assert!(kept < 1024, "{kept}");
+        }
+        page.fill(1);
+        assert_eq!(*RootImage::of(&page).page(), *page);
+        assert_eq!(*RootImage::of(&[]).page(), []);
+    }
 }

@@ -317,8 +317,8 @@ impl<'w> Walk<'w> {
     /// Whether node pointers can be read: records of the newer formats do not say where their fields end.
     #[must_use]
     pub fn can_descend(root: &Root, index: Option<&IndexDef>, space: &Tablespace) -> bool {
-        let style = IndexPage::parse(&root.image, &space.format).map(|page| page.style());
-        root.level == 0 || index.is_some() || style == Ok(RecordStyle::Redundant)
+        let style = || IndexPage::parse(&root.image.page(), &space.format).map(|page| page.style());
+        root.level == 0 || index.is_some() || style() == Ok(RecordStyle::Redundant)
     }
 
     /// Walks the tree.
@@ -513,7 +513,7 @@ impl<'w> Walk<'w> {
     }
 
     fn root_is_rtree(&self) -> bool {
-        be::u16_at(&self.root.image, FIL_PAGE_TYPE) == Some(PageType::RTREE.0)
+        be::u16_at(&self.root.image.page(), FIL_PAGE_TYPE) == Some(PageType::RTREE.0)
     }
 
     fn leave_out(&mut self, what: &'static str) {

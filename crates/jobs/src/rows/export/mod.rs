@@ -70,6 +70,8 @@ pub struct ExportOptions {
     pub committed: bool,
     /// Whether to export historical rows, which system-versioned tables keep.
     pub history: bool,
+    /// The file to which the caller writes all rows: with more than one table that is an error, before anything is made.
+    pub only_file: Option<PathBuf>,
 }
 
 impl Default for ExportOptions {
@@ -87,8 +89,17 @@ impl Default for ExportOptions {
             unordered: false,
             committed: false,
             history: false,
+            only_file: None,
         }
     }
+}
+
+/// One file cannot take the rows of several tables.
+fn refuse_one_file_for_several(tables: &Tables, options: &ExportOptions) -> Result<(), Error> {
+    let (Some(file), count @ 2..) = (&options.only_file, tables.tables.len()) else { return Ok(()) };
+    let why =
+        format!("would be one file for {count} tables; for one file per table name a directory, with a / at its end");
+    Err(Error::Unusable { path: file.clone(), why })
 }
 
 /// The result for one table.
@@ -193,6 +204,7 @@ pub fn export<F: Format>(
         pending: true,
     };
     let tables = Tables::find(paths, wish)?;
+    refuse_one_file_for_several(&tables, options)?;
     let open = if options.committed { open_transactions(&tables, &options.keys)? } else { Vec::new() };
     let counters = Counters::new(workers);
     let total = tables.bytes();
