@@ -9,7 +9,7 @@ use jobs::source::datadir::Inventory;
 use jobs::{InfoOptions, InfoReport};
 
 use crate::args::InfoArgs;
-use crate::{document, info_print, map, terminal};
+use crate::{document, info_print, info_summary, map, terminal};
 
 /// Describes the files. Returns the exit status.
 pub fn run(args: &InfoArgs) -> Result<u8, Box<dyn Error>> {
@@ -73,6 +73,8 @@ fn print(report: &InfoReport, args: &InfoArgs, started: SystemTime) -> io::Resul
     let mut out = terminal::out();
     if args.json {
         document::write((started, report.exit_status()), false, report, &mut out)?;
+    } else if info_summary::is_needed(report) && !args.all {
+        info_summary::text(report, &mut out)?;
     } else {
         info_print::text(report, &mut out)?;
     }

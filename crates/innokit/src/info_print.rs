@@ -23,7 +23,8 @@ pub fn text(report: &InfoReport, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn one_file(file: &FileInfo, out: &mut impl Write) -> io::Result<()> {
+/// All about one file.
+pub fn one_file(file: &FileInfo, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{}", shown(&file.path))?;
     if let Some(error) = &file.error {
         row(out, "NOT READ", error)?;

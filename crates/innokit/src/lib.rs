@@ -14,6 +14,7 @@ mod document;
 mod hurt_print;
 mod info;
 mod info_print;
+mod info_summary;
 mod innochecksum;
 mod manual;
 mod map;

@@ -30,6 +30,10 @@ pub struct InfoArgs {
     #[arg(long, value_name = "FILE", value_parser = picture::named)]
     pub map: Option<PathBuf>,
 
+    /// Describe every file, however many there are [default: a summary of more than 40].
+    #[arg(long)]
+    pub all: bool,
+
     /// Print one JSON document instead of text.
     #[arg(long)]
     pub json: bool,

@@ -316,3 +316,30 @@ fn a_path_steers_no_terminal_and_is_whole_in_json() {
     let document: Value = serde_json::from_slice(&output).expect("JSON");
     assert_eq!(document["files"][0]["path"].as_str(), path.to_str());
 }
+
+#[test]
+fn a_hollow_temporary_tablespace_is_harmless() {
+    let dir = Dir::new();
+    let (file, status) = described(&dir.file("data/ibtmp1", &[0; 65536]));
+    assert_eq!(status, Some(0), "{file}");
+    assert!(file["what"].as_str().is_some_and(|what| what.contains("harmless")), "{file}");
+    assert_eq!(file["damage"], Value::Null);
+}
+
+#[test]
+fn many_files_are_summed_up_and_the_damaged_one_is_described() {
+    let dir = Dir::new();
+    let sound = fixture("mysql-9.7/dynamic-4k.ibd");
+    for number in 0..41 {
+        dir.file(&format!("data/d{}/t{number}.ibd", number % 3), &sound);
+    }
+    dir.file("data/d1/broken.ibd", b"not a tablespace");
+    let data = dir.path().join("data");
+    let output = info(&[], &[&data]);
+    let short = String::from_utf8(output.stdout).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(short.contains("files         42,") && short.contains("tablespaces   41,"), "{short}");
+    assert!(short.contains("broken.ibd") && short.contains("DAMAGE") && short.lines().count() < 50, "{short}");
+    let long = String::from_utf8(info(&["--all"], &[&data]).stdout).expect("UTF-8");
+    assert_eq!(long.matches("space id").count(), 41);
+}

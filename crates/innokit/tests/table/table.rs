@@ -247,3 +247,17 @@ fn a_count_that_misses_a_leaf_says_so() {
     assert_eq!((run.status, run.text.contains("[sibling_next]")), (1, true), "{}", run.text);
     assert!(run.text.contains("and more that could not be seen"), "{}", run.text);
 }
+
+#[test]
+fn several_tables_do_not_become_one_file() {
+    let dir = Dir::new();
+    dir.file("shop/one.ibd", &fixture("mysql-9.7/dynamic-16k.ibd"));
+    dir.file("shop/two.ibd", &fixture("mysql-9.7/compact-16k.ibd"));
+    let out = dir.path().join("rows");
+    let out = out.to_str().expect("a path");
+    let run = table("export", &dir.path().join("shop"), &["--format", "csv", "-o", out]);
+    assert!(run.status == 2 && run.errors.contains("one file for 2 tables"), "{}", run.errors);
+    assert!(!Path::new(out).exists(), "nothing is made");
+    let run = table("export", &dir.path().join("shop"), &["--format", "csv", "-o", &format!("{out}/")]);
+    assert_eq!((run.status, std::fs::read_dir(out).expect("a folder").count()), (0, 2), "{}", run.errors);
+}

@@ -2,15 +2,14 @@
 
 use flow::rewrite::RewriteOptions;
 
+use super::needs::{MEMORY_FIXED, PLAN_PART};
 use super::plan::RecoverPlan;
 use super::prefetch;
 use super::tuning::{MEMORY_MIN, Tuning};
 
-/// Memory in bytes that every recovery needs: the program itself, log buffers, chunks of log, pages being changed.
-const MEMORY_FIXED: usize = 32 << 20;
 /// Upper limit for pages in memory, bytes: more would not keep a device busier.
 const PAGES_MAX: usize = 96 << 20;
-/// The plan's share of memory: about 50 bytes per page that is freed or initialized.
+/// As much of the plan's share is kept free of pages that are read early, bytes.
 const PLAN_MAX: usize = 256 << 20;
 
 /// The division of the memory, in bytes.
@@ -29,7 +28,7 @@ pub(super) struct Budget {
 impl Budget {
     pub fn of(memory: usize) -> Self {
         let all = memory.max(MEMORY_MIN) - MEMORY_FIXED;
-        let (pages, plan) = ((all / 4).min(PAGES_MAX), (all / 4).min(PLAN_MAX));
+        let (pages, plan) = ((all / 4).min(PAGES_MAX), all / PLAN_PART);
         Self { pages, plan, plan_and_redo: all - pages, prefetched: 0 }
     }
 
@@ -37,7 +36,7 @@ impl Budget {
     /// than to read early saves.
     pub fn with_prefetch(self, log_len: u64) -> Self {
         let redo = usize::try_from(log_len + log_len / 4).unwrap_or(usize::MAX);
-        let left = self.plan_and_redo.saturating_sub(self.plan).saturating_sub(redo);
+        let left = self.plan_and_redo.saturating_sub(self.plan.min(PLAN_MAX)).saturating_sub(redo);
         let prefetched = if left < prefetch::MEMORY_MIN { 0 } else { left };
         Self { plan_and_redo: self.plan_and_redo - prefetched, prefetched, ..self }
     }
@@ -67,5 +66,20 @@ impl Budget {
         let is_saved_whole = plan.spaces.values().any(|space| space.crypt.encrypts());
         let memory = if is_saved_whole { self.pages / 2 } else { self.pages };
         RewriteOptions { memory, stretch_max, depth, workers, overlap, shadow_max, tag }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::needs::needed_for;
+    use super::*;
+
+    #[test]
+    fn a_plan_fits_into_the_memory_that_is_said_to_be_needed_for_it() {
+        for plan in [1, 1 << 20, 9 << 20, 37 << 20, 3 << 30] {
+            let needed = usize::try_from(needed_for(plan)).expect("small");
+            assert!(Budget::of(needed).plan as u64 >= plan, "{plan}");
+            assert!(needed as u64 <= plan * 4 + (96 << 20), "{plan}: {needed}");
+        }
     }
 }

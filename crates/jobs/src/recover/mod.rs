@@ -44,6 +44,7 @@ mod log;
 mod log_end;
 mod log_names;
 mod moment;
+mod needs;
 mod open_files;
 mod options;
 mod outside;

@@ -18,6 +18,7 @@ use super::head::Head;
 use super::later_files::LaterFiles;
 use super::load::Load;
 use super::log::{RedoLog, Scan, Scanned, TableStates, Vendor, file_record};
+use super::needs::needed_for;
 use super::outside::Outside;
 use super::place::walk;
 use super::prefetch::Prefetcher;
@@ -165,7 +166,7 @@ impl Wanted {
                 unseen += mtr.bytes.len();
                 if unseen >= BYTES_A_LOOK {
                     unseen = 0;
-                    wanted.fits(memory)?;
+                    wanted.fits(memory, log.len_max())?;
                     let dense = wanted.load.take_dense();
                     if let Some(prefetcher) = prefetcher {
                         prefetcher.want(dense);
@@ -182,7 +183,7 @@ impl Wanted {
             }
             Ok(scan.at())
         })?;
-        wanted.fits(memory)?;
+        wanted.fits(memory, log.len_max())?;
         wanted.changed.extend(wanted.load.spaces());
         wanted.take_later_files(log)?;
         log.check_end(end)?;
@@ -330,14 +331,22 @@ impl Wanted {
         self.checkpoint.0.rotate_left(32) ^ self.log_end.0
     }
 
-    /// Fails if more than `memory` bytes are in use.
-    fn fits(&self, memory: usize) -> Result<()> {
-        if self.memory() <= memory {
+    /// Fails if more than `memory` bytes are in use, and says how much a recovery needs if the rest of a log of `log_len` bytes is like the
+    /// part that was read.
+    fn fits(&self, memory: usize, log_len: u64) -> Result<()> {
+        let used = self.memory();
+        if used <= memory {
             return Ok(());
         }
+        let read = self.end.0.saturating_sub(self.checkpoint.0).max(1);
+        let plan = u128::from(used as u64) * u128::from(log_len.max(read)) / u128::from(read);
+        let needed = needed_for(u64::try_from(plan).unwrap_or(u64::MAX));
         refused(format!(
-            "what the redo log says about pages and tablespaces takes more than {} MiB: give it more memory",
-            memory >> 20
+            "what the redo log says about pages and tablespaces takes more than the {} MiB that are for it: give it more memory, {} MiB in \
+             all are enough if the log goes on as it begins (--memory {}M)",
+            memory >> 20,
+            needed >> 20,
+            needed >> 20
         ))
     }
 

@@ -164,6 +164,6 @@ mod tests {
         }
         page.fill(1);
         assert_eq!(*RootImage::of(&page).page(), *page);
-        assert_eq!(*RootImage::of(&[]).page(), []);
+        assert!(RootImage::of(&[]).page().is_empty());
     }
 }
