@@ -3,6 +3,7 @@
 //! The clients never retry: `store.rs` does, and counts the tries.
 
 use std::env;
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,26 +14,53 @@ use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 
+use crate::guard::{Guard, Odd};
 use crate::place::{Place, Scheme};
 use crate::policy::Policy;
 use crate::profile;
 
-/// A client for the bucket of `place`; `query` goes with every request to a web server.
+/// The parts of a web server's URL that no report shows.
+#[derive(Clone, Default)]
+pub(crate) struct Secrets {
+    /// The query string of a signed URL. It goes with every request.
+    pub query: Option<String>,
+    /// `user:password`.
+    pub login: Option<String>,
+}
+
+/// Shows nothing of them.
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secrets")
+    }
+}
+
+/// A client for the bucket of `place`. Names in its listings that are no paths go to `odd`.
 ///
 /// # Errors
 /// What is missing or unusable, as a clause.
-pub(crate) fn connect(place: &Place, query: Option<&str>, policy: &Policy) -> Result<Arc<dyn ObjectStore>, String> {
+pub(crate) fn connect(
+    place: &Place,
+    secrets: &Secrets,
+    policy: &Policy,
+    odd: &Odd,
+) -> Result<Arc<dyn ObjectStore>, String> {
     // rustls needs a process-wide cryptography provider. An error means that one is installed already, which is fine.
     drop(rustls::crypto::ring::default_provider().install_default());
+    let guard = Guard { odd: Arc::clone(odd), connect_timeout: connect_timeout(policy) };
     let client = match place.scheme {
-        Scheme::S3 => s3(place, policy),
-        Scheme::Gcs => gcs(place, policy),
-        Scheme::Azure => azure(place, policy),
-        Scheme::Https => https(place, query, policy),
+        Scheme::S3 => s3(place, policy, guard),
+        Scheme::Gcs => gcs(place, policy, guard),
+        Scheme::Azure => azure(place, policy, guard),
+        Scheme::Https => https(place, secrets, policy),
     };
-    client.map_err(|error| match error {
-        object_store::Error::Generic { source, .. } => format!("the settings do not work: {source}"),
-        other => format!("the settings do not work: {other}"),
+    client.map_err(|error| {
+        let why = match error {
+            object_store::Error::Generic { source, .. } => source.to_string(),
+            other => other.to_string(),
+        };
+        let why = secrets.login.as_ref().map_or(why.clone(), |login| why.replace(login, "***"));
+        format!("the settings do not work: {why}")
     })
 }
 
@@ -56,9 +84,13 @@ fn once() -> RetryConfig {
     RetryConfig { backoff: BackoffConfig::default(), max_retries: 0, retry_timeout: Duration::ZERO }
 }
 
+fn connect_timeout(policy: &Policy) -> Duration {
+    policy.timeout.min(Duration::from_secs(10))
+}
+
 fn options(policy: &Policy) -> ClientOptions {
     // A slow connection is not a dead one: limit each wait for data (`fetch.rs`), not the whole request.
-    ClientOptions::new().with_timeout_disabled().with_connect_timeout(policy.timeout.min(Duration::from_secs(10)))
+    ClientOptions::new().with_timeout_disabled().with_connect_timeout(connect_timeout(policy))
 }
 
 /// The variables with this prefix. `env::vars` would panic on any variable that is not UTF-8, even an unrelated one.
@@ -69,8 +101,9 @@ fn variables(prefix: &str) -> impl Iterator<Item = (String, String)> {
     })
 }
 
-fn s3(place: &Place, policy: &Policy) -> Connected {
-    let mut builder = AmazonS3Builder::new().with_client_options(options(policy)).with_retry(once());
+fn s3(place: &Place, policy: &Policy, guard: Guard) -> Connected {
+    let mut builder =
+        AmazonS3Builder::new().with_client_options(options(policy)).with_retry(once()).with_http_connector(guard);
     let mut has_endpoint = None;
     let settings = profile::settings(|name| env::var(name).ok());
     for (name, value) in variables("AWS_").chain(settings) {
@@ -86,8 +119,11 @@ fn s3(place: &Place, policy: &Policy) -> Connected {
     Ok(Arc::new(builder.with_bucket_name(&place.bucket).build()?))
 }
 
-fn gcs(place: &Place, policy: &Policy) -> Connected {
-    let mut builder = GoogleCloudStorageBuilder::new().with_client_options(options(policy)).with_retry(once());
+fn gcs(place: &Place, policy: &Policy, guard: Guard) -> Connected {
+    let mut builder = GoogleCloudStorageBuilder::new()
+        .with_client_options(options(policy))
+        .with_retry(once())
+        .with_http_connector(guard);
     for (name, value) in variables("GOOGLE_") {
         if let Ok(key) = name.to_ascii_lowercase().parse::<GoogleConfigKey>() {
             builder = builder.with_config(key, value);
@@ -96,8 +132,9 @@ fn gcs(place: &Place, policy: &Policy) -> Connected {
     Ok(Arc::new(builder.with_bucket_name(&place.bucket).build()?))
 }
 
-fn azure(place: &Place, policy: &Policy) -> Connected {
-    let mut builder = MicrosoftAzureBuilder::new().with_client_options(options(policy)).with_retry(once());
+fn azure(place: &Place, policy: &Policy, guard: Guard) -> Connected {
+    let mut builder =
+        MicrosoftAzureBuilder::new().with_client_options(options(policy)).with_retry(once()).with_http_connector(guard);
     // Names used by Azure's command line but not known to the crate. They come first so that the crate's own names override them.
     let known = [
         ("AZURE_STORAGE_ACCOUNT", AzureConfigKey::AccountName),
@@ -117,8 +154,9 @@ fn azure(place: &Place, policy: &Policy) -> Connected {
     Ok(Arc::new(builder.with_container_name(&place.bucket).build()?))
 }
 
-fn https(place: &Place, query: Option<&str>, policy: &Policy) -> Connected {
-    let query = query.map(|query| format!("?{query}")).unwrap_or_default();
-    let builder = HttpBuilder::new().with_url(format!("{}/{query}", place.root()));
+fn https(place: &Place, secrets: &Secrets, policy: &Policy) -> Connected {
+    let query = secrets.query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
+    let login = secrets.login.as_ref().map(|login| format!("{login}@")).unwrap_or_default();
+    let builder = HttpBuilder::new().with_url(format!("https://{login}{}/{query}", place.bucket));
     Ok(Arc::new(builder.with_client_options(options(policy)).with_retry(once()).build()?))
 }

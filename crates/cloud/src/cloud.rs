@@ -14,6 +14,7 @@ use object_store::path::Path as Location;
 
 use crate::blocks::{BLOCK, Blocks};
 use crate::carrier::Carrier;
+use crate::clients::Secrets;
 use crate::engine::{Ranges, Source};
 use crate::fault::{self, Fault};
 use crate::fetch::{Object, look_up};
@@ -34,6 +35,8 @@ pub struct Cloud {
     stores: Mutex<HashMap<String, Arc<Store>>>,
     known: Mutex<Known>,
     visits: Mutex<Visits>,
+    /// `user:password` of web servers, by the URL of the server.
+    logins: Mutex<HashMap<String, String>>,
     /// Query strings of signed web server URLs, by URL.
     queries: Mutex<HashMap<String, String>>,
     blocks: Arc<Blocks>,
@@ -52,8 +55,8 @@ impl Cloud {
     pub fn new(policy: Policy) -> Self {
         let (tally, carrier, blocks) = (Arc::default(), Arc::default(), Arc::default());
         let (stores, known, visits) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let (queries, failures) = (Mutex::default(), Mutex::default());
-        Self { policy, tally, carrier, stores, known, visits, queries, blocks, failures }
+        let (logins, queries, failures) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { policy, tally, carrier, stores, known, visits, logins, queries, blocks, failures }
     }
 
     fn wait<T>(&self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
@@ -63,8 +66,9 @@ impl Cloud {
     fn store(&self, place: &Place) -> Arc<Store> {
         // One client per bucket, and one per signed URL.
         let query = lock(&self.queries).get(&place.url()).cloned();
+        let login = lock(&self.logins).get(&place.root()).cloned();
         let name = query.as_ref().map_or_else(|| place.root(), |_| place.url());
-        let make = || Arc::new(Store::new(place, query, self.policy, Arc::clone(&self.tally)));
+        let make = || Arc::new(Store::new(place, Secrets { query, login }, self.policy, Arc::clone(&self.tally)));
         Arc::clone(lock(&self.stores).entry(name).or_insert_with(make))
     }
 
@@ -72,7 +76,26 @@ impl Cloud {
     fn forget(&self, root: &str) {
         lock(&self.known).forget(root);
         lock(&self.stores).retain(|name, store| !is_in(name, root) || store.is_fit());
+        for store in lock(&self.stores).iter().filter(|(name, _)| is_in(name, root)).map(|(_, store)| store) {
+            lock(&store.odd).clear();
+        }
         lock(&self.failures).retain(|missed| !missed.path.to_str().is_some_and(|url| is_in(url, root)));
+    }
+
+    /// The URL of a web server without the user and the password in it, which are kept for the requests.
+    fn without_login(&self, path: PathBuf) -> PathBuf {
+        let rest = path.to_str().and_then(|text| text.strip_prefix("https://"));
+        let Some(rest) = rest else { return path };
+        let (host, _) = rest.split_once(['/', '?']).unwrap_or((rest, ""));
+        let Some((login, _)) = host.rsplit_once('@') else { return path };
+        let plain = PathBuf::from(format!("https://{}", rest.get(login.len() + 1..).unwrap_or_default()));
+        if let Some(place) = Place::of(&plain) {
+            // The rest of a signed URL belongs to the object, not to the server.
+            let root = place.root();
+            let root = root.split('?').next().unwrap_or_default().to_owned();
+            lock(&self.logins).insert(root, login.to_owned());
+        }
+        plain
     }
 
     /// Records a path that could not be read.
@@ -277,6 +300,7 @@ impl Remote for Cloud {
     }
 
     fn enter(&self, path: PathBuf) -> PathBuf {
+        let path = self.without_login(path);
         let signed = path.to_str().filter(|text| text.starts_with("https://")).and_then(|text| text.split_once('?'));
         let Some((url, query)) = signed else { return path };
         let plain = PathBuf::from(url);
@@ -366,6 +390,15 @@ impl Remote for Cloud {
     fn failures(&self) -> Vec<Missed> {
         let mut failures = lock(&self.failures).clone();
         failures.extend(lock(&self.known).broken());
+        for (name, store) in lock(&self.stores).iter() {
+            let why = "its name has an empty part, or the part `.` or `..`: it is no path, and was not read";
+            let missed = |key: &String| Missed {
+                path: PathBuf::from(format!("{name}/{key}")),
+                why: why.to_owned(),
+                kind: io::ErrorKind::InvalidFilename,
+            };
+            failures.extend(lock(&store.odd).iter().map(missed));
+        }
         failures.sort_by(|one, other| one.path.cmp(&other.path));
         failures.dedup_by(|one, other| one.path == other.path);
         failures

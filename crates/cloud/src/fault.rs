@@ -6,6 +6,8 @@ use std::io;
 use flow::WholeFile;
 use object_store::client::HttpError;
 
+use crate::guard::ListingFault;
+
 /// A permanent failure, of an object or a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
@@ -102,6 +104,11 @@ fn denied(text: &str) -> Fault {
 
 /// The server's answer in brief: status, code, message.
 fn answer(text: &str) -> String {
+    if let Some(status @ 300..400) = status_of(text) {
+        return format!(
+            "the server redirects ({status}) to another host or port, which would get the credentials: set the endpoint to it if it is meant"
+        );
+    }
     let status = status_of(text).map(|status| status.to_string()).unwrap_or_default();
     let code = code_of(text).map(|code| format!(" {code}")).unwrap_or_default();
     let message =
@@ -130,6 +137,9 @@ fn deepest(error: &object_store::Error) -> (bool, String) {
     let mut reason = error.to_string();
     let mut inner = error.source();
     while let Some(error) = inner {
+        if let Some(fault) = error.downcast_ref::<ListingFault>() {
+            return (false, fault.to_string());
+        }
         is_transport |= error.is::<HttpError>() || error.is::<io::Error>();
         reason = error.to_string();
         inner = error.source();

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use chrono::{DateTime, Utc};
 use futures_util::StreamExt;
@@ -119,6 +120,7 @@ impl Object {
         store.answered();
         self.is_the_same(&answer.meta).map_err(Trouble::Final)?;
         let mut stream = answer.into_stream();
+        let (mut since, mut seen) = (Instant::now(), 0);
         while let Some(part) = within(store, async { stream.next().await.transpose() }).await? {
             let end = *got + part.len();
             let Some(place) = bytes.get_mut(*got..end) else {
@@ -128,6 +130,13 @@ impl Object {
             place.copy_from_slice(&part);
             *got = end;
             store.answered();
+            // A byte a second is no silence, but a terabyte of it takes 30,000 years.
+            if end - seen >= PROGRESS {
+                (since, seen) = (Instant::now(), end);
+            } else if end < bytes.len() && since.elapsed() > store.policy.timeout {
+                let seconds = since.elapsed().as_secs();
+                return Err(Trouble::Passing(format!("only {} bytes came in {seconds} s", end - seen)));
+            }
         }
         Ok(())
     }

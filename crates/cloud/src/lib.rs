@@ -24,6 +24,7 @@ mod cloud;
 mod engine;
 mod fault;
 mod fetch;
+mod guard;
 mod known;
 mod listing;
 mod place;

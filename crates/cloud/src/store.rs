@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use object_store::ObjectStore;
 
 use crate::carrier::PerProcess;
-use crate::clients;
+use crate::clients::{self, Secrets};
 use crate::fault::{Fault, Trouble};
+use crate::guard::Odd;
 use crate::place::{Place, Scheme};
 use crate::policy::Policy;
 use crate::tally::Tally;
@@ -19,8 +20,10 @@ use crate::tally::Tally;
 pub(crate) struct Store {
     pub scheme: Scheme,
     place: Place,
-    /// The query string of a signed web server URL.
-    query: Option<String>,
+    /// What belongs to the URL of a web server, and to no report.
+    secrets: Secrets,
+    /// Names in its listings that are no paths.
+    pub odd: Odd,
     client: PerProcess<Arc<dyn ObjectStore>>,
     pub policy: Policy,
     pub tally: Arc<Tally>,
@@ -36,11 +39,12 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    pub fn new(place: &Place, query: Option<String>, policy: Policy, tally: Arc<Tally>) -> Self {
+    pub fn new(place: &Place, secrets: Secrets, policy: Policy, tally: Arc<Tally>) -> Self {
         Self {
             scheme: place.scheme,
             place: place.clone(),
-            query,
+            secrets,
+            odd: Odd::default(),
             client: PerProcess::default(),
             policy,
             tally,
@@ -57,7 +61,7 @@ impl Store {
     /// # Errors
     /// What is missing or unusable.
     pub fn client(&self) -> Result<Arc<dyn ObjectStore>, Fault> {
-        let connect = || clients::connect(&self.place, self.query.as_deref(), &self.policy);
+        let connect = || clients::connect(&self.place, &self.secrets, &self.policy, &self.odd);
         let client = self.client.get(connect);
         client.map_err(|words| self.remember(Fault::new(io::ErrorKind::InvalidInput, words)))
     }
@@ -65,7 +69,10 @@ impl Store {
     /// Whether the next visit can reuse it: nothing has failed, and the environment is unchanged.
     pub fn is_fit(&self) -> bool {
         // Relaxed, here and below: set once and never reset. Faults themselves are handed over by locks.
-        !self.failed.load(Ordering::Relaxed) && self.query.is_none() && self.settings == clients::settings()
+        !self.failed.load(Ordering::Relaxed)
+            && self.secrets.query.is_none()
+            && self.secrets.login.is_none()
+            && self.settings == clients::settings()
     }
 
     fn remember(&self, fault: Fault) -> Fault {

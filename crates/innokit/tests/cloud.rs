@@ -4,6 +4,8 @@
 
 mod cloud_lab;
 mod common;
+#[path = "cloud_lab/hostile_store.rs"]
+mod hostile_store;
 mod listener;
 
 use std::fs;

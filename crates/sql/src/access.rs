@@ -25,6 +25,12 @@ pub enum AccessError {
         /// The system's error.
         source: io::Error,
     },
+    /// An option file holds a password, and others can read it.
+    #[error("{}: it holds a password, and others than its owner can read it: chmod 600 {}", path.display(), path.display())]
+    Readable {
+        /// The file.
+        path: PathBuf,
+    },
     /// The port in an option file is not a port number.
     #[error("the port in the option files, `{0}`, is no number from 1 to 65535")]
     Port(String),
@@ -119,6 +125,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("my.cnf");
         std::fs::write(&path, text).expect("written");
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("a mode");
         command_line.with(&[path], password.map(str::to_owned))
     }
 

@@ -1,6 +1,7 @@
 //! Reads option files as the servers' own clients do: groups in brackets, `name = value`, `!include` and `!includedir`.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::access::AccessError;
@@ -13,7 +14,7 @@ const DEPTH_MAX: u32 = 10;
 /// Passes the options of a file to `take`, in file order: later ones win.
 ///
 /// # Errors
-/// The file cannot be read.
+/// The file cannot be read, or others can read the password in it.
 pub(crate) fn read(path: &Path, take: &mut dyn FnMut(&str, String)) -> Result<(), AccessError> {
     read_below(path, DEPTH_MAX, take)
 }
@@ -21,6 +22,8 @@ pub(crate) fn read(path: &Path, take: &mut dyn FnMut(&str, String)) -> Result<()
 fn read_below(path: &Path, depth: u32, take: &mut dyn FnMut(&str, String)) -> Result<(), AccessError> {
     let unread = |source| AccessError::OptionFile { path: path.to_path_buf(), source };
     let bytes = fs::read(path).map_err(unread)?;
+    // Its group may be the backup's own; every user of the machine is not.
+    let is_open = fs::metadata(path).map_err(unread)?.permissions().mode() & 0o007 != 0;
     let mut counts = false;
     for line in String::from_utf8_lossy(&bytes).lines().map(str::trim) {
         if let Some(group) = line.strip_prefix('[') {
@@ -32,7 +35,11 @@ fn read_below(path: &Path, depth: u32, take: &mut dyn FnMut(&str, String)) -> Re
             }
         } else if counts && !line.is_empty() && !line.starts_with(['#', ';']) {
             let (name, value) = line.split_once('=').unwrap_or((line, ""));
-            take(&name.trim().replace('_', "-"), unquoted(value.trim()));
+            let name = name.trim().replace('_', "-");
+            if name == "password" && is_open {
+                return Err(AccessError::Readable { path: path.to_path_buf() });
+            }
+            take(&name, unquoted(value.trim()));
         }
     }
     Ok(())
@@ -93,9 +100,25 @@ mod tests {
         fs::write(dir.path().join("more/a.cnf"), "[innokit]\nuser=of_a\n").expect("written");
         fs::write(dir.path().join("more/ignored.txt"), "[innokit]\nuser=never\n").expect("written");
         fs::write(&path, text.replace("DIR", &dir.path().display().to_string())).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("a mode");
         let mut options = Vec::new();
         read(&path, &mut |name, value| options.push((name.to_owned(), value))).expect("read");
         options
+    }
+
+    #[test]
+    fn a_password_that_others_can_read_is_refused() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("my.cnf");
+        let read_as = |text: &str, mode: u32| {
+            fs::write(&path, text).expect("written");
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("a mode");
+            read(&path, &mut |_, _| {})
+        };
+        let why = read_as("[client]\npassword=p\n", 0o644).expect_err("refused").to_string();
+        assert!(why.contains("chmod 600"), "{why}");
+        assert!(read_as("[client]\npassword=p\n", 0o600).is_ok() && read_as("[client]\nuser=u\n", 0o644).is_ok());
+        assert!(read_as("[mysqld]\npassword=p\n", 0o644).is_ok());
     }
 
     #[test]

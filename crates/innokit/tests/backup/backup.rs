@@ -239,6 +239,7 @@ fn two_privileges_are_enough_and_what_is_missing_or_in_the_way_is_named() {
     );
     let file = server.of("backup.cnf");
     fs::write(&file, "[innokit]\nuser=bup\npassword=\"se#cret\"\n").expect("written");
+    fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("a mode");
     let as_user = |more: &[&str]| {
         let mut command = server.innokit();
         command.args(["backup", "--socket"]).arg(server.socket()).args(more);
