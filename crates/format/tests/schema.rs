@@ -164,16 +164,20 @@ fn dictionary_information_may_hold_any_byte() {
     let json = r#"{"dd_object": {"name": "t", "columns": [
         {"name": "a", "type": 4, "hidden": 1, "default_option": "'~'"},
         {"name": "g", "type": 16, "hidden": 1, "is_virtual": true, "char_length": 9, "collation_id": 255,
-         "generation_expression": "_latin1'~'", "generation_expression_utf8": "_latin1\\'U\\'"}],
+         "generation_expression": "_latin1'~'", "generation_expression_utf8": "_latin1\\'U\\'"},
+        {"name": "h", "type": 16, "hidden": 1, "is_virtual": true, "char_length": 9, "collation_id": 255,
+         "generation_expression": "_utf8mb4'é'", "generation_expression_utf8": "_utf8mb4\\'Ã©\\'"}],
         "check_constraints": [{"name": "c", "check_clause": "J+kn", "check_clause_utf8": "\\'U\\'"}],
         "indexes": [{"name": "PRIMARY", "type": 1, "elements": [{"length": 4, "column_opx": 0}]}]}}"#;
     let with = |byte: u8| json.bytes().map(|old| if old == b'~' { byte } else { old }).collect::<Vec<u8>>();
     let table = from_sdi(&with(0xE9)).unwrap();
     assert_eq!(table.columns[0].default, ColumnDefault::Expression("'\u{e9}'".into()));
     assert_eq!(table.columns[1].generated.as_ref().unwrap().expression, "_latin1'U'");
+    // The server reads what is UTF-8 already as the client's charset, and prints the other copy.
+    assert_eq!(table.columns[2].generated.as_ref().unwrap().expression, "_utf8mb4'é'");
     assert_eq!(table.checks[0].expression, "'U'");
     for byte in 0x80..=0xFF {
-        assert_eq!(from_sdi(&with(byte)).unwrap().columns.len(), 2, "{byte:x}");
+        assert_eq!(from_sdi(&with(byte)).unwrap().columns.len(), 3, "{byte:x}");
     }
 }
 

@@ -93,6 +93,9 @@ pub enum RedoError {
     },
 }
 
+/// Where formats 1 to 6 name their creator.
+const CREATOR: usize = 16;
+
 /// Distinguishes the formats by the first four bytes of a file.
 ///
 /// # Errors
@@ -100,6 +103,10 @@ pub enum RedoError {
 pub fn identify(head: &[u8]) -> Result<LogVendor, RedoError> {
     let format = be::u32_at(head, 0).ok_or(RedoError::TooShort { len: head.len() as u64, needed: 4 })?;
     match format {
+        // MariaDB 10.2 has the number of MySQL 5.7, whose records are others.
+        1 if head.get(CREATOR..).is_some_and(|creator| creator.starts_with(b"MariaDB")) => {
+            Err(RedoError::UnknownFormat { format })
+        }
         1..=6 => Ok(LogVendor::MySql),
         _ if mariadb::Format::from_number(format).is_some() => Ok(LogVendor::MariaDb),
         _ => Err(RedoError::UnknownFormat { format }),
@@ -133,4 +140,20 @@ fn check_crc(bytes: &[u8], at: usize) -> Result<(), RedoError> {
     let stored = be::u32_at(bytes, at).ok_or(short)?;
     let computed = bytes.get(..at).map(format::page::checksum::crc32c).ok_or(short)?;
     if stored == computed { Ok(()) } else { Err(RedoError::HeaderChecksum { stored, computed }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_of_mariadb_10_2_is_not_taken_for_one_of_mysql() {
+        let mut head = vec![0; 512];
+        head[3] = 1;
+        head[16..29].copy_from_slice(b"MariaDB 10.2.");
+        let error = identify(&head).unwrap_err();
+        assert!(error.to_string().contains("MariaDB 10.2, which innokit does not read"), "{error}");
+        head[16..26].copy_from_slice(b"MySQL 5.7.");
+        assert_eq!(identify(&head), Ok(LogVendor::MySql));
+    }
 }

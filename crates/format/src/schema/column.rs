@@ -58,6 +58,8 @@ pub struct ColumnDef {
     pub is_explicit_collation: bool,
     /// MySQL: `NOT SECONDARY`, not loaded into a secondary engine.
     pub not_secondary: bool,
+    /// MySQL: `STORAGE` and `COLUMN_FORMAT`, which only NDB heeds, as the server prints them.
+    pub ndb_options: String,
     /// MySQL 8.0.29 and later: the row version that added it; 0 if it was there from the start.
     pub added: u16,
     /// MySQL 8.0.29 and later: the row version that dropped it.
@@ -99,6 +101,7 @@ impl ColumnDef {
             declared_type: None,
             is_explicit_collation: false,
             not_secondary: false,
+            ndb_options: String::new(),
             added: 0,
             dropped: None,
             physical_pos: None,

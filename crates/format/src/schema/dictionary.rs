@@ -43,12 +43,16 @@ pub struct SysTable {
     pub id: u64,
     /// Its tablespace.
     pub space: SpaceId,
+    /// Columns stored in its rows, without those that InnoDB adds to every table.
+    pub columns: u16,
     /// Whether `ALTER TABLE ... DISCARD TABLESPACE` removed its file.
     pub is_discarded: bool,
 }
 
 /// Flag in SYS_TABLES.MIX_LEN: the tablespace was discarded (`DICT_TF2_DISCARDED`).
 const TABLE_DISCARDED: u32 = 1 << 5;
+/// In N_COLS: the number of stored columns. The number of virtual ones is above it.
+const COLS_STORED: u32 = 0xFFFF;
 /// Flag in SYS_TABLES.N_COLS: rows are not REDUNDANT. Without it, MIX_LEN may be left over from servers before MySQL 4.1.
 const COLS_COMPACT: u32 = 1 << 31;
 
@@ -80,6 +84,7 @@ impl SysTable {
             name: text(field(0)?),
             id: be::u64_at(field(3)?, 0)?,
             space: SpaceId(number(9)?),
+            columns: (number(4)? & COLS_STORED) as u16,
             is_discarded: flags.is_some_and(|flags| flags & TABLE_DISCARDED != 0),
         })
     }

@@ -24,7 +24,6 @@ pub mod frm;
 pub mod instant;
 mod order;
 pub mod sdi;
-pub mod show;
 pub mod show_create;
 pub mod sql;
 pub mod types;

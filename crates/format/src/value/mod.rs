@@ -25,6 +25,7 @@ pub mod net;
 mod of_column;
 pub mod row_shape;
 pub mod row_sum;
+pub mod show;
 mod stored;
 pub mod temporal;
 mod text;

@@ -25,7 +25,7 @@ Examples:
 Exit status:
   0  every table has a value, and it is the expected one
   1  a value is not the expected one, a table is missing, or damage was found
-  2  a table has no value for another reason: a virtual column, no definition";
+  2  a table has no value for another reason: a virtual column, no definition, another engine";
 
 /// Options of `table checksum`.
 #[derive(Debug, Args)]
@@ -112,6 +112,10 @@ fn print_checksums(report: &ChecksumReport, out: &mut impl Write) -> io::Result<
     }
     for name in &report.missing {
         writeln!(out, "{}\tmissing: it is in the list, but not in the files", shown(name))?;
+    }
+    for other in &report.of_other_engines {
+        let file = other.file.display();
+        writeln!(out, "{}\tnot computed: its rows are in {file}, and innokit reads InnoDB's only", other.table)?;
     }
     out.flush()?;
     let mut err = terminal::err();

@@ -85,6 +85,15 @@ pub struct TableChecksum {
     pub comparison: Option<Comparison>,
 }
 
+/// A table that is there, but whose rows are not InnoDB's.
+#[derive(Debug, Clone, Serialize)]
+pub struct OtherEngine {
+    /// `schema.table`.
+    pub table: String,
+    /// Its data.
+    pub file: PathBuf,
+}
+
 /// All checksums.
 #[derive(Debug, Clone, Serialize)]
 pub struct ChecksumReport {
@@ -92,6 +101,9 @@ pub struct ChecksumReport {
     pub tables: Vec<TableChecksum>,
     /// Expected tables that were not found.
     pub missing: Vec<String>,
+    /// Expected tables of other engines than InnoDB.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub of_other_engines: Vec<OtherEngine>,
     /// Files that should hold a table but could not be read, and why.
     pub unread: Vec<String>,
     /// Datadirs of these files that still need crash recovery, which will change the rows.
@@ -120,7 +132,8 @@ impl ChecksumReport {
             return 1;
         }
         let none = |table: &TableChecksum| table.checksum.is_none();
-        if self.tables.iter().any(none) || !self.unread.is_empty() || self.tables.is_empty() { 2 } else { 0 }
+        let is_open = self.tables.iter().any(none) || !self.unread.is_empty() || !self.of_other_engines.is_empty();
+        if is_open || self.tables.is_empty() { 2 } else { 0 }
     }
 }
 
@@ -153,11 +166,17 @@ pub fn checksums(
     })?;
     let found = |name: &&String| !sums.iter().any(|sum| sum.table == **name);
     let expected = options.expected.as_ref();
-    let missing = expected.map(|expected| expected.keys().filter(found).cloned().collect()).unwrap_or_default();
+    let missing: Vec<String> =
+        expected.map(|expected| expected.keys().filter(found).cloned().collect()).unwrap_or_default();
+    let (others, missing): (Vec<_>, Vec<_>) =
+        missing.into_iter().partition(|table| tables.of_others.contains_key(table));
+    let file_of = |table: &String| tables.of_others.get(table).cloned().unwrap_or_default();
+    let of_other_engines = others.into_iter().map(|table| OtherEngine { file: file_of(&table), table }).collect();
     Ok(ChecksumReport {
         rows: sums.iter().map(|sum| sum.rows).sum(),
         tables: sums,
         missing,
+        of_other_engines,
         unread: tables.all_unread(),
         skipped: tables.skipped,
         pending: tables.pending,

@@ -1,6 +1,6 @@
 //! The tables in some files: their definitions, and the roots of the trees with their rows.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,6 +16,7 @@ use crate::report::document::Pending;
 use crate::source::datadir::{Inventory, Passed};
 use crate::source::files;
 use crate::source::keys::KeyFiles;
+use crate::source::name::table_of_path;
 use crate::source::redo_log::RedoLogs;
 use crate::source::remote::Missed;
 use crate::table::definitions::{Definitions, Described, own_definitions};
@@ -96,6 +97,8 @@ pub struct Tables {
     pub unread: Vec<Unread>,
     /// Files without tables.
     pub skipped: usize,
+    /// Data files of other engines, by table: such a table is not missing, but its rows are not read.
+    pub of_others: BTreeMap<String, PathBuf>,
     /// Datadirs of these files that still need crash recovery, which will change the rows.
     pub pending: Vec<Pending>,
 }
@@ -146,7 +149,7 @@ impl Tables {
                 unread.push(Unread { path: space.path().to_path_buf(), why });
             }
             for tree in trees.into_iter().filter(|tree| is_named(space) || !is_the_servers(&tree.0.table)) {
-                found.add(number, tree, &help);
+                found.add(number, tree, &help, &spaces);
             }
         }
         found.tables.sort_by(|a, b| a.name.cmp(&b.name));
@@ -162,7 +165,16 @@ impl Tables {
         }
         let mut passed: Vec<Passed> = std::mem::take(&mut inventory.skipped);
         passed.retain(|passed| files::is_file(&passed.path));
-        Ok(Self { set, spaces, tables: found.tables, unread, skipped: passed.len(), pending: redo.pending() })
+        let of_others = passed.iter().filter_map(|passed| Some((table_of_other(&passed.path)?, passed.path.clone())));
+        Ok(Self {
+            set,
+            spaces,
+            tables: found.tables,
+            unread,
+            skipped: passed.len(),
+            of_others: of_others.collect(),
+            pending: redo.pending(),
+        })
     }
 }
 
@@ -199,6 +211,16 @@ impl Tables {
         let size = |space: &Tablespace| u64::from(space.pages()) * u64::from(space.format.physical().get());
         spaces.into_iter().filter_map(|space| self.spaces.get(space)).map(size).sum()
     }
+}
+
+/// The table with its data in this file of another engine: MyISAM, Aria, ARCHIVE, CSV, MERGE.
+fn table_of_other(path: &Path) -> Option<String> {
+    const DATA: [&str; 6] = ["MYD", "MAD", "MAI", "ARZ", "CSV", "MRG"];
+    if !path.extension().is_some_and(|extension| DATA.iter().any(|data| extension == *data)) {
+        return None;
+    }
+    // As if it were a tablespace.
+    table_of_path(&path.with_extension("ibd"))
 }
 
 /// System and undo tablespaces, and those of the server's own schemas, hold no user tables.
@@ -270,33 +292,63 @@ impl Help {
 #[derive(Default)]
 struct Found {
     tables: Vec<TableSource>,
-    /// Where each is, by name.
-    places: HashMap<String, usize>,
+    /// Where those of each name are.
+    places: HashMap<String, Vec<usize>>,
+    /// Where the tree of each table's partition is among its trees.
+    parts: HashMap<(usize, Option<String>), usize>,
 }
 
 impl Found {
-    fn add(&mut self, space: usize, (described, tree): (Described, TreeSource), help: &Help) {
+    fn add(&mut self, space: usize, (described, tree): (Described, TreeSource), help: &Help, spaces: &[Tablespace]) {
         let mut words = described.table.splitn(2, " partition ");
         let name = words.next().unwrap_or_default().to_owned();
         let tree = TreeSource { space, partition: words.next().map(str::to_owned), ..tree };
         let damage = help.damage.iter().cloned();
-        match self.places.get(&name).and_then(|place| self.tables.get_mut(*place)) {
-            Some(table) => {
+        let path = |tree: &TreeSource| spaces.get(tree.space).map_or(Path::new(""), Tablespace::path);
+        for place in self.places.get(&name).into_iter().flatten() {
+            let Some(table) = self.tables.get_mut(*place) else { continue };
+            let part = (*place, tree.partition.clone());
+            let Some(twin) = self.parts.get(&part).and_then(|at| table.trees.get_mut(*at)) else {
+                self.parts.insert(part, table.trees.len());
                 table.trees.push(tree);
                 table.damage.extend(damage);
-            }
-            None => {
-                self.places.insert(name.clone(), self.tables.len());
-                self.tables.push(TableSource {
-                    name,
-                    table: described.whole,
-                    trees: vec![tree],
-                    damage: damage.collect(),
-                    notes: help.note.iter().cloned().collect(),
-                });
-            }
+                return;
+            };
+            let (before, now) = (path(twin).to_path_buf(), path(&tree).to_path_buf());
+            let (kept, left_out) = match (is_its_file(&before, &described.table), is_its_file(&now, &described.table)) {
+                (true, false) => (before, now),
+                (false, true) => {
+                    *twin = tree;
+                    table.damage.extend(damage);
+                    (now, before)
+                }
+                (false, false) if before.parent() == now.parent() => (before, now),
+                // The table of the same name of another datadir.
+                _ => continue,
+            };
+            table.notes.push(format!(
+                "{} says that it is the same tablespace, but the table's file is {}: its rows are left out",
+                left_out.display(),
+                kept.display()
+            ));
+            return;
         }
+        self.places.entry(name.clone()).or_default().push(self.tables.len());
+        self.parts.insert((self.tables.len(), tree.partition.clone()), 0);
+        self.tables.push(TableSource {
+            name,
+            table: described.whole,
+            trees: vec![tree],
+            damage: damage.collect(),
+            notes: help.note.iter().cloned().collect(),
+        });
     }
+}
+
+/// Whether the server looks for `table` in a file of this name.
+fn is_its_file(path: &Path, table: &str) -> bool {
+    // The servers of some systems keep names in lower case.
+    table_of_path(path).is_some_and(|named| named.to_lowercase() == table.to_lowercase())
 }
 
 /// The trees with rows in a tablespace.

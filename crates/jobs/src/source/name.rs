@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::report::file_kind::FileKind;
 
 pub(crate) use format::schema::filename::decoded;
+use format::schema::filename::table_name;
 
 /// The purpose a name suggests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,12 +94,8 @@ pub(crate) fn table_of_path(path: &Path) -> Option<String> {
     }
     let schema = decoded(&path.parent()?.file_name()?.to_string_lossy());
     let stem = path.file_stem()?.to_string_lossy();
-    let (table, partition) = match stem.to_lowercase().find("#p#") {
-        Some(at) => (stem.get(..at)?, stem.get(at + 3..)),
-        None => (&*stem, None),
-    };
-    let partition = partition.map(|partition| format!(" partition {}", decoded(partition))).unwrap_or_default();
-    Some(format!("{schema}.{}{partition}", decoded(table)))
+    // As a name of the dictionary, which has the database before it.
+    Some(format!("{schema}{}", table_name(&format!("/{stem}"))))
 }
 
 /// The number after `prefix`, if only digits follow it.

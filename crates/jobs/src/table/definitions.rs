@@ -10,6 +10,7 @@ use format::page::index::IndexPage;
 use format::page::sdi::SdiKind;
 use format::record::{Record, RecordFields, redundant};
 use format::schema::dictionary::{DICT_HDR_PAGE_NO, DictionaryRoots, SysIndex, SysTable};
+use format::schema::filename::{table_name, whole_table};
 use format::schema::frm::{DOC_ID_INDEX, from_frm};
 use format::schema::instant::{self, Metadata};
 use format::schema::sdi::{SdiTableError, from_sdi};
@@ -146,14 +147,14 @@ impl Definitions {
             indexes.entry(index.table_id).or_default().push(index);
         }
         for table in tables.into_iter().filter(|table| numbers.contains(&table.space.0)) {
-            let whole = table.name.split("#P#").next().unwrap_or(&table.name);
+            let whole = whole_table(&table.name);
             let frm = read_small(&datadir.join(format!("{whole}.frm")), FRM_MAX).ok();
             let entries = indexes.get(&table.id).map_or(&[][..], Vec::as_slice);
             let has_doc_id = entries.iter().any(|entry| entry.name == DOC_ID_INDEX);
             let Some(def) = frm.and_then(|frm| from_frm(&frm, has_doc_id).ok()).map(Arc::new) else { continue };
             for entry in entries {
                 let Some(index) = def.indexes.iter().find(|index| index.name == entry.name) else { continue };
-                let name = table.name.replacen('/', ".", 1).replacen("#P#", " partition ", 1);
+                let name = table_name(&table.name);
                 let place = DefinitionPlace::Folder(datadir.to_path_buf(), table.space.0);
                 let index = index.clone().at(entry.root);
                 let (id, root, whole) = (entry.root.id, entry.root.root.0, Arc::clone(&def));

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use format::page::fil::PageType;
 use format::page::index::IndexPage;
 use format::record::{Instant, RecordFields};
+use format::schema::filename::partition_name;
 use format::schema::frm::from_frm;
 use format::schema::sql::from_sql;
 use format::schema::{IndexDef, IndexRoot, PartitionDef, TableDef};
@@ -103,13 +104,13 @@ impl Names {
             |part: Option<&std::ffi::OsStr>| part.map(|part| part.to_string_lossy().into_owned()).unwrap_or_default();
         let stem = text(space.path().file_stem());
         let (stem, partition) = match ["#P#", "#p#"].iter().find_map(|mark| stem.split_once(mark)) {
-            Some((table, part)) => (table.to_owned(), Some(part.replace("#SP#", "#").replace("#sp#", "#"))),
+            Some((table, part)) => (table.to_owned(), Some(partition_name(part))),
             None => (stem, None),
         };
         Self {
             schema: decoded(&text(space.path().parent().and_then(Path::file_name))),
             table: decoded(&stem),
-            partition: partition.as_deref().map(decoded),
+            partition,
             stem,
         }
     }

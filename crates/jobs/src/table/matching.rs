@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 use flow::{Counters, FileSet, Gather, GatherPlan};
 use format::page::index::IndexPage;
 use format::record::RecordFields;
-use format::schema::show::shown;
 use format::schema::{EntryPlan, FieldSource, IndexDef};
+use format::value::show::shown;
 
 use super::definitions::{Definitions, Named};
 use super::known::Known;

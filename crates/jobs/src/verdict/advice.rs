@@ -10,7 +10,6 @@ use format::schema::{FieldSource, IndexDef, IndexKind, TableDef, Visibility, cha
 use crate::report::file_kind::FileKind;
 use crate::report::hurt::{Action, Hurt};
 use crate::source::files;
-use crate::source::name::decoded;
 use crate::table::Named;
 use crate::tree::Tablespace;
 
@@ -32,7 +31,7 @@ impl SqlName {
             return Some(Self { schema: whole.schema.clone(), table: whole.name.clone(), partition });
         }
         let (schema, table) = name.split_once('.')?;
-        Some(Self { schema: decoded(schema), table: decoded(table), partition })
+        Some(Self { schema: schema.to_owned(), table: table.to_owned(), partition })
     }
 
     fn quoted(&self) -> String {

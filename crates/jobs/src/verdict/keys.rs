@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashSet};
 
 use format::page::index::IndexPage;
 use format::record::RecordFields;
-use format::schema::show::shown;
 use format::schema::{FieldSource, IndexDef, TableDef};
+use format::value::show::shown;
 
 use super::HurtTree;
 use crate::report::hurt::KeyRange;

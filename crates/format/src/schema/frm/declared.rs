@@ -11,6 +11,7 @@ use crate::schema::declared::{Declared, KeyDef, KeyKind, KeyPart};
 use crate::schema::sdi::{prefix_characters, row_format};
 use crate::schema::show_create::{quoted, quoted_bytes, quoted_name};
 use crate::schema::{ColumnDef, Visibility};
+use crate::value::temporal::Date;
 
 /// The first maintenance release of each series that prints the values of all engine options in quotes. 10.11.19 and 11.8.9 were seen to do
 /// so, and the changelog of 11.8.9 includes that of 11.4.13. 10.5.23 and 11.8.6 print values as they were written.
@@ -219,7 +220,7 @@ impl Extra {
     fn partitioning(&self, family: Family) -> Option<String> {
         match family {
             _ if self.partitions.is_empty() => None,
-            Family::MariaDb => Some(with_text(&self.partitions)),
+            Family::MariaDb => Some(with_text(&with_moment(&self.partitions))),
             Family::MySql => Some(format!("/*!50100{} */", without_nested_comments(&self.partitions))),
         }
     }
@@ -242,6 +243,25 @@ fn without_nested_comments(clause: &str) -> String {
     clause
         .replace(" /*!50611 ALGORITHM = 2 */", "")
         .replace(" /*!50611 ALGORITHM = 1 */", " */ /*!50611 ALGORITHM = 1 */ /*!50100")
+}
+
+/// An interval starts at a Unix time in the file. The server prints it in the time zone of the session; here it is UTC, as in exports.
+fn with_moment(clause: &str) -> String {
+    const STARTS: &str = " STARTS ";
+    let Some((before, after)) = clause.split_once(STARTS) else { return clause.to_owned() };
+    let digits = after.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, rest) = after.split_at(digits);
+    match number.parse::<u64>() {
+        Ok(seconds) => format!("{before}{STARTS}TIMESTAMP'{}'{rest}", moment(seconds)),
+        Err(_) => clause.to_owned(),
+    }
+}
+
+/// A Unix time as a date and time in UTC.
+fn moment(seconds: u64) -> String {
+    let Date { year, month, day } = Date::from_days(u32::try_from(seconds / 86_400).unwrap_or(u32::MAX));
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }
 
 /// In a list of values, text is written as `_latin1 0x61`; the server prints `'a'`.
@@ -279,7 +299,16 @@ fn bytes_of(digits: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::quotes_options;
+    use super::{quotes_options, with_moment};
+
+    #[test]
+    fn an_interval_starts_at_a_moment_and_not_at_a_number() {
+        let clause = " PARTITION BY SYSTEM_TIME INTERVAL 1 MONTH STARTS 1612325106 AUTO\nPARTITIONS 3";
+        let expected = clause.replace("1612325106", "TIMESTAMP'2021-02-03 04:05:06'");
+        assert_eq!(with_moment(clause), expected);
+        assert!(with_moment(" STARTS 951782400").ends_with("'2000-02-29 00:00:00'"));
+        assert_eq!(with_moment(" PARTITION BY HASH (a)"), " PARTITION BY HASH (a)");
+    }
 
     #[test]
     fn values_are_quoted_by_the_releases_that_do() {

@@ -1,6 +1,7 @@
 //! Columns from SDI.
 
 use super::object::Column;
+use super::utf8::{as_latin1, has_raw};
 use crate::schema::types::{decimal, set_bytes};
 use crate::schema::{ColumnDef, ColumnDefault, Generated, GeometryKind, InstantDefault, SqlType, Visibility};
 
@@ -48,12 +49,23 @@ pub(super) fn column_def(column: &Column) -> ColumnDef {
         declared_type: (!column.column_type_utf8.is_empty()).then(|| column.column_type_utf8.clone()),
         is_explicit_collation: column.is_explicit_collation,
         not_secondary: option(&column.options, "not_secondary") == Some(1),
+        ndb_options: ndb_options(&column.options),
         added: option(private, "version_added").unwrap_or(0),
         dropped: option(private, "version_dropped"),
         physical_pos: option(private, "physical_pos"),
         instant_default: instant_default(private),
         ..ColumnDef::plain(&column.name, sql_type)
     }
+}
+
+fn ndb_options(options: &str) -> String {
+    let words = |key, [first, second]: [&str; 2]| match option(options, key) {
+        Some(1) => format!(" /*!50606 {first} */"),
+        Some(2) => format!(" /*!50606 {second} */"),
+        _ => String::new(),
+    };
+    let storage = words("storage", ["STORAGE DISK", "STORAGE MEMORY"]);
+    storage + &words("column_format", ["COLUMN_FORMAT FIXED", "COLUMN_FORMAT DYNAMIC"])
 }
 
 fn instant_default(private: &str) -> Option<InstantDefault> {
@@ -74,10 +86,10 @@ fn generated(column: &Column) -> Option<Generated> {
 }
 
 /// An expression of which the dictionary has two copies: in the charset of the client that wrote it, and in UTF-8 with its quotes escaped.
-/// The first is as the server prints it, unless the client's charset was another than UTF-8.
+/// The first is as the server prints it, if the client's charset was UTF-8.
 pub(super) fn printed(as_written: &str, utf8: &str) -> String {
-    if utf8.is_empty() || !as_written.is_empty() && as_written.is_ascii() {
-        return as_written.to_owned();
+    if utf8.is_empty() || !as_written.is_empty() && !has_raw(as_written) {
+        return as_latin1(as_written);
     }
     let mut out = String::with_capacity(utf8.len());
     let mut rest = utf8.chars();
@@ -91,7 +103,7 @@ pub(super) fn printed(as_written: &str, utf8: &str) -> String {
 /// An option wins over a literal: for an expression, the dictionary's literal is just the type's default.
 fn default(column: &Column) -> ColumnDefault {
     if !column.default_option.is_empty() {
-        return ColumnDefault::Expression(column.default_option.clone());
+        return ColumnDefault::Expression(as_latin1(&column.default_option));
     }
     match (column.has_no_default, column.default_value_utf8_null) {
         (true, _) => ColumnDefault::None,

@@ -100,8 +100,14 @@ const fn rule(number: u32) -> Rule {
     }
 }
 
+/// The name that stands for a tablespace of the table's own.
+const OWN_TABLESPACE: &str = "innodb_file_per_table";
+
 /// The general tablespace; a file-per-table tablespace is named after the table.
 fn tablespace(table: &Table) -> Option<String> {
+    if let Some(declared) = text_option(&table.options, "tablespace").filter(|name| *name == OWN_TABLESPACE) {
+        return Some(declared.to_owned());
+    }
     let first = table.indexes.iter().find_map(|index| index.tablespace_ref.as_ref())?;
     (!first.contains('/') && table.partitions.is_empty()).then(|| first.clone())
 }
@@ -115,8 +121,10 @@ fn options(table: &Table) -> (Vec<String>, Vec<String>) {
     add("MIN_ROWS", number("min_rows"));
     add("MAX_ROWS", number("max_rows"));
     add("AVG_ROW_LENGTH", number("avg_row_length"));
-    add("PACK_KEYS", number("pack_keys").map(|flag| u64::from(flag == 2)));
-    add("STATS_PERSISTENT", number("stats_persistent").map(|flag| u64::from(flag == 4096)));
+    // These are there only if they were declared, as the server's flag or 0.
+    let declared = |key: &str| option::<u64>(all, key).map(|flag| u64::from(flag > 0));
+    add("PACK_KEYS", declared("pack_keys"));
+    add("STATS_PERSISTENT", declared("stats_persistent"));
     add("STATS_AUTO_RECALC", number("stats_auto_recalc").map(|flag| u64::from(flag == 1)));
     add("STATS_SAMPLE_PAGES", number("stats_sample_pages"));
     add("CHECKSUM", number("checksum").map(|_| 1));
@@ -126,7 +134,7 @@ fn options(table: &Table) -> (Vec<String>, Vec<String>) {
     }
     out.extend(number("key_block_size").map(|size| format!("KEY_BLOCK_SIZE={size}")));
     out.extend(text_option(all, "compress").map(|method| format!("COMPRESSION={}", quoted(method))));
-    if text_option(all, "encrypt_type").is_some_and(|kind| !kind.is_empty() && kind != "N") {
+    if text_option(all, "encrypt_type").is_some_and(|kind| !kind.is_empty() && !kind.eq_ignore_ascii_case("N")) {
         out.push("/*!80016 ENCRYPTION='Y' */".to_owned());
     }
     let secondary = text_option(all, "secondary_engine").map(|engine| format!("SECONDARY_ENGINE={engine}"));
@@ -148,6 +156,8 @@ pub(in crate::schema) const fn row_format(number: u8) -> Option<&'static str> {
 
 /// The condition of a check: in base64 as the client wrote it, and in UTF-8.
 pub(super) fn clause(base: &str, utf8: &str) -> String {
-    // Bytes that are not UTF-8 are of another charset: only that they are not ASCII matters here.
-    printed(&String::from_utf8_lossy(&base64(base).unwrap_or_default()), utf8)
+    match String::from_utf8(base64(base).unwrap_or_default()) {
+        Ok(text) => printed(&text, utf8),
+        Err(_) => printed("", utf8),
+    }
 }

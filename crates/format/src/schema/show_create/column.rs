@@ -30,6 +30,7 @@ fn mysql(column: &ColumnDef, sql: &mut String) {
     if let Some(srid) = column.srid {
         sql.push_str(&format!(" /*!80003 SRID {srid} */"));
     }
+    sql.push_str(&column.ndb_options);
     if column.not_secondary {
         sql.push_str(" NOT SECONDARY");
     }

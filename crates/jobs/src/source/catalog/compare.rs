@@ -12,7 +12,7 @@ use redo::mysql::undo_number;
 use super::datadir::{Catalog, CatalogFinding, Held};
 use super::ddl_log::{FilesInDdl, UnfinishedDdl};
 use super::entry::{Dictionary, Entry, Holds, TreeAt};
-use super::frm::{Half, halves, whole};
+use super::frm::{Half, halves};
 use super::log::FileEvents;
 use crate::finding_code::FindingCode;
 use crate::report::document::Severity;
@@ -61,7 +61,7 @@ impl<'c> NumbersOfTables<'c> {
     fn of(compare: &Compare<'c>) -> Self {
         let mut all = Self::default();
         for entry in &compare.dictionary.entries {
-            all.known.entry(whole(&entry.name)).or_default().push(entry.space);
+            all.known.entry(entry.name.split(" partition ").next().unwrap_or_default()).or_default().push(entry.space);
         }
         for (path, held) in &compare.by_path {
             if let Some(frm) = frm_of(path) {
@@ -193,6 +193,7 @@ impl<'c> Compare<'c> {
         if entry.holds == Holds::Temporary {
             return;
         }
+        self.flagged(entry);
         let Some(first) = entry.files.first() else { return self.by_number_alone(entry) };
         for file in &entry.files {
             if !self.is_there(file) {
@@ -210,6 +211,19 @@ impl<'c> Compare<'c> {
             Holds::Undo if undo_number(SpaceId(number)) == undo_number(SpaceId(expected)) => {}
             _ if number == expected => self.trees(held, entry, opener),
             _ => self.wrong_number(space, entry),
+        }
+    }
+
+    /// Indexes that the server itself has given up.
+    fn flagged(&mut self, entry: &Entry) {
+        for tree in entry.trees.iter().filter(|tree| tree.is_flagged) {
+            let message = format!(
+                "the dictionary marks index {} of table {} as corrupt: the server found it so and refuses to use it (error 1712) until it is \
+                 dropped and added again",
+                tree.index, tree.table
+            );
+            let path = entry.files.first().cloned().unwrap_or_else(|| self.catalog.root.clone());
+            self.say(path, Some(&tree.table), ("flagged_index", Severity::Damage), message);
         }
     }
 
@@ -312,6 +326,17 @@ impl<'c> Compare<'c> {
             self.left_out += 1;
             return;
         }
+        if file.is_absolute()
+            && !file.starts_with(&self.catalog.root)
+            && file.parent().is_some_and(|dir| !files::exists(dir))
+        {
+            let message = format!(
+                "the dictionary expects the file of {} here, outside the datadir, but this machine has no such directory: if the datadir is \
+                 another machine's, name the place of the file too",
+                entry.called()
+            );
+            return self.say(file.to_path_buf(), table, (FindingCode::MISSING_FILE, Severity::Undecided), message);
+        }
         let message = format!("missing: the dictionary expects the file of {} here", entry.called());
         if entry.holds == Holds::Undo && self.doubt.is_none() {
             let message = format!("{message}; {WITHOUT_UNDO}");
@@ -403,6 +428,14 @@ impl<'c> Compare<'c> {
                         "this file does not name the partitions of table {table}: {why}; it was swapped, cut, or copied at another time"
                     );
                     (path, table, "wrong_par", message)
+                }
+                Half::Unfinished(path, table, partition) => {
+                    let message = format!(
+                        "the dictionary still has the partition {partition} of table {table}, which an ALTER TABLE made that did not \
+                         finish: the server does not use it"
+                    );
+                    self.say(path, Some(&table), ("unfinished_partition", Severity::Undecided), message);
+                    continue;
                 }
                 Half::LacksTable(path, table) => {
                     let message = format!(

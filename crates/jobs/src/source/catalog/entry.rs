@@ -20,6 +20,10 @@ pub(super) struct Dictionary {
 pub(super) struct Entry {
     /// `database.table`, with the partition if there is one; otherwise the tablespace name.
     pub name: String,
+    /// The name in the old dictionary, in the spelling of file names; empty in the new one.
+    pub stored: String,
+    /// The table's stored columns, if the old dictionary has it.
+    pub columns: Option<u16>,
     /// Its space id.
     pub space: u32,
     /// Its purpose.
@@ -72,18 +76,24 @@ pub(super) enum Holds {
 pub(super) struct TreeAt {
     /// `database.table`.
     pub table: String,
+    /// See [`Entry::stored`].
+    pub stored: String,
     /// Name of the index.
     pub index: String,
     /// Index id.
     pub id: u64,
     /// Its root page.
     pub page: u32,
+    /// Whether the dictionary marks it as corrupt.
+    pub is_flagged: bool,
 }
 
 impl Entry {
     pub fn new(name: String, space: u32, holds: Holds) -> Self {
         Self {
             name,
+            stored: String::new(),
+            columns: None,
             space,
             holds,
             files: Vec::new(),

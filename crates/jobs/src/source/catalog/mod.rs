@@ -9,6 +9,7 @@
 //! The dictionary is read once, before the files, at the cost of its own pages; from each other file it takes the roots of its trees. A
 //! file is reported missing only if the dictionary was read to its end.
 
+mod any_case;
 mod compare;
 mod datadir;
 mod ddl_log;
@@ -30,6 +31,7 @@ use std::time::Duration;
 use format::keyring::KeyStore;
 use format::{Encryption, Lsn};
 
+use self::any_case::AnyCase;
 use self::compare::Compare;
 pub use self::compare::index_of;
 use self::datadir::Says;
@@ -61,7 +63,8 @@ impl Catalog {
     pub fn all(inventory: &Inventory, keys: &KeyStore, page_size: Option<u32>) -> Vec<Self> {
         let found = datadirs(inventory);
         let read = |(root, names): (PathBuf, BTreeSet<PathBuf>)| {
-            let says = Says::read(&root, &names, keys, page_size);
+            let mut says = Says::read(&root, &names, keys, page_size);
+            says.match_case(&names);
             Self { root, names, says, keys: keys.clone(), page_size }
         };
         found.into_iter().map(read).collect()
@@ -165,6 +168,29 @@ impl Says {
                 Err(why) => Self::Unread(first.clone(), why),
             },
             Err(why) => Self::Unread(first.clone(), why),
+        }
+    }
+}
+
+impl Says {
+    /// Gives tables the names that their files have, if those differ in case only and are no other table's.
+    fn match_case(&mut self, names: &BTreeSet<PathBuf>) {
+        let Self::All(dictionary) = self else { return };
+        let is_absent = |file: &&PathBuf| !names.contains(*file);
+        let files =
+            || dictionary.entries.iter().filter(|entry| entry.holds == Holds::Table).flat_map(|entry| &entry.files);
+        let any = match files().find(is_absent) {
+            Some(_) => AnyCase::of(names),
+            None => return,
+        };
+        let found = files().filter(is_absent).filter_map(|file| Some((file.clone(), any.find(file)?.to_path_buf())));
+        let mut found: HashMap<PathBuf, PathBuf> = found.collect();
+        let taken: BTreeSet<&PathBuf> = files().filter(|file| names.contains(*file)).collect();
+        found.retain(|_, name| !taken.contains(name));
+        for file in dictionary.entries.iter_mut().flat_map(|entry| &mut entry.files) {
+            if let Some(name) = found.get(file) {
+                file.clone_from(name);
+            }
         }
     }
 }

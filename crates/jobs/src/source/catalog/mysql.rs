@@ -96,7 +96,14 @@ pub(super) fn read(space: &Tablespace, root: &Path) -> Result<Dictionary, String
         entry.is_discarded |= owner.is_discarded && entry.holds == Holds::Table;
         // A root page number has 32 bits. A full-text index has no root: its words are in auxiliary tables.
         if let Some(page) = u32::try_from(root).ok().filter(|page| *page != u32::MAX) {
-            entry.trees.push(TreeAt { table: owner.name.clone(), index: name, id, page });
+            entry.trees.push(TreeAt {
+                table: owner.name.clone(),
+                stored: String::new(),
+                index: name,
+                id,
+                page,
+                is_flagged: false,
+            });
         }
     };
     let mut names = HashMap::new();

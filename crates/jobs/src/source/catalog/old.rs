@@ -10,6 +10,7 @@ use format::bytes::be;
 use format::page::rollback::{RSEGS_MAX, TRX_SYS_PAGE_NO, TRX_SYS_RSEGS};
 use format::record::redundant;
 use format::schema::dictionary::{DICT_HDR_PAGE_NO, DictionaryRoots, SysDatafile, SysIndex, SysTable};
+use format::schema::filename::table_name;
 
 use super::entry::{Dictionary, Entry, Holds, TreeAt};
 use super::rows::{Which, each_row};
@@ -18,6 +19,8 @@ use crate::source::files;
 use crate::tree::{Opener, Tablespace};
 
 const NONE: u32 = u32::MAX;
+/// Type bit of an index that the server found corrupt.
+const INDEX_CORRUPT: u32 = 16;
 /// Type bit of an index without a tree.
 const INDEX_FULLTEXT: u32 = 32;
 /// The table that records the paths of tablespaces.
@@ -76,7 +79,9 @@ pub(super) fn read(system: &Tablespace, root: &Path) -> Result<Dictionary, Strin
             is_discarded: table.is_discarded,
             is_intermediate: last_of(&table.name).starts_with(INTERMEDIATE),
             is_being_indexed,
-            ..Entry::new(shown(&table.name), table.space.0, Holds::Table)
+            stored: table.name.clone(),
+            columns: Some(table.columns),
+            ..Entry::new(table_name(&table.name), table.space.0, Holds::Table)
         });
     }
     entries.push(in_system);
@@ -118,10 +123,12 @@ fn trees(table: &SysTable, indexes: &[SysIndex]) -> Vec<TreeAt> {
     let rooted =
         |index: &&SysIndex| index.kind & INDEX_FULLTEXT == 0 && index.root.root.0 != NONE && !is_being_built(index);
     let tree = |index: &SysIndex| TreeAt {
-        table: shown(&table.name),
+        table: table_name(&table.name),
+        stored: table.name.clone(),
         index: index.name.clone(),
         id: index.root.id,
         page: index.root.root.0,
+        is_flagged: index.kind & INDEX_CORRUPT != 0,
     };
     indexes.iter().filter(rooted).map(tree).collect()
 }
@@ -136,15 +143,6 @@ fn undo(system: &Tablespace, opener: &mut Opener) -> Result<Vec<Entry>, String> 
     let slot = |number: usize| be::u32_at(&page, TRX_SYS_RSEGS + 8 * number);
     let spaces: BTreeSet<u32> = (0..RSEGS_MAX).filter_map(slot).filter(|space| *space != 0 && *space != NONE).collect();
     Ok(spaces.into_iter().map(|space| Entry::new(format!("number {space}"), space, Holds::Undo)).collect())
-}
-
-/// `database.table`, with the partition.
-fn shown(name: &str) -> String {
-    name.replacen('/', ".", 1)
-        .replace("#P#", " partition ")
-        .replace("#p#", " partition ")
-        .replace("#SP#", "#")
-        .replace("#sp#", "#")
 }
 
 fn last_of(name: &str) -> &str {

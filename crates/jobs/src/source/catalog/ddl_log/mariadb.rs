@@ -10,8 +10,6 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use format::schema::filename;
-
 use crate::source::read_small;
 
 const NAME: &str = "ddl_recovery.log";
@@ -34,10 +32,9 @@ impl UnfinishedDdl {
         Self(tables(&bytes).unwrap_or_default())
     }
 
-    /// Whether an interrupted statement names the table, given as `database.table` in the spelling of file names.
+    /// Whether an interrupted statement names the table, given as `database.table` in SQL spelling.
     pub fn names(&self, table: &str) -> bool {
-        let Some((database, table)) = table.split_once('.') else { return false };
-        self.0.contains(&format!("{}.{}", filename::decoded(database), filename::decoded(table)))
+        self.0.contains(table)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Prints the keys in findings, in readable form where that is simple.
 
-use super::{ColumnDef, SqlType, charset};
+use super::ValueType;
+use crate::schema::{ColumnDef, SqlType, charset};
 
 /// Longer values are cut.
 const SHOWN_MAX: usize = 64;
@@ -19,7 +20,7 @@ pub fn shown(column: Option<&ColumnDef>, value: Option<&[u8]>) -> String {
         Some(SqlType::Char(_) | SqlType::Varchar(_) | SqlType::Blob(_)) => {
             column.filter(|column| column.collation != charset::BINARY).and_then(|column| text(column, value))
         }
-        Some(_) => None,
+        Some(_) => column.and_then(|column| as_the_server_shows(column, value)),
     };
     text.unwrap_or_else(|| hexadecimal(value))
 }
@@ -32,6 +33,20 @@ fn unsigned(value: &[u8]) -> Option<u64> {
 fn signed(value: &[u8]) -> Option<i64> {
     let number = i128::from(unsigned(value)?) - (1 << (8 * value.len() - 1));
     i64::try_from(number).ok()
+}
+
+/// Dates, decimals and other values whose bytes say nothing to a reader.
+fn as_the_server_shows(column: &ColumnDef, value: &[u8]) -> Option<String> {
+    use SqlType::{Bit, Decimal, Double, Float, Geometry, Json, MariaDbVector, Unknown, Vector, Year};
+    // A prefix of a document says nothing.
+    if matches!(column.sql_type, Json | Geometry(_) | Vector(_) | MariaDbVector(_) | Bit(_) | Unknown(_)) {
+        return None;
+    }
+    let mut out = Vec::new();
+    ValueType::of(column).write_text(value, &mut out).ok()?;
+    let text = String::from_utf8(out).ok()?;
+    let is_number = matches!(column.sql_type, Decimal { .. } | Double | Float | Year);
+    Some(if is_number { text } else { format!("'{text}'") })
 }
 
 fn text(column: &ColumnDef, value: &[u8]) -> Option<String> {
@@ -65,6 +80,14 @@ mod tests {
         assert_eq!(shown(Some(&name), Some(b"d'Arc  ")), "'d\\'Arc'");
         assert_eq!(shown(Some(&name), Some(&[0xFF, 0x01])), "0xff01");
         assert_eq!(shown(Some(&name), None), "NULL");
+        let day = ColumnDef::plain("day", SqlType::Date);
+        assert_eq!(shown(Some(&day), Some(&[0x8F, 0xAA, 0xA1])), "'2005-05-01'");
+        let moment = ColumnDef::plain("at", SqlType::DateTime(0));
+        assert_eq!(shown(Some(&moment), Some(&[0x99, 0xB3, 0x5C, 0xA0, 0x00])), "'2024-06-14 10:00:00'");
+        let price = ColumnDef::plain("price", SqlType::Decimal { precision: 6, scale: 2 });
+        assert_eq!(shown(Some(&price), Some(&[0x84, 0xD2, 0x38])), "1234.56");
+        // Bytes that are no value of the type are shown as they are.
+        assert_eq!(shown(Some(&day), Some(&[0x8F])), "0x8f");
         let bytes = ColumnDef::plain("b", SqlType::Varchar(80));
         assert_eq!(shown(Some(&bytes), Some(b"ab")), "0x6162");
     }
