@@ -231,6 +231,8 @@ pub fn rows() -> Vec<Row> {
                 "wrong_file",
                 "wrong_frm",
                 "wrong_frm",
+                "wrong_frm",
+                "wrong_frm",
                 "wrong_par",
             ],
             Hurt,

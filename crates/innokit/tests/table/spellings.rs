@@ -91,3 +91,57 @@ fn the_rows_of_a_copy_are_not_those_of_the_table() {
         assert_eq!((run.status, run.text.as_str()), (0, "7\n"), "{kind}: {}", run.errors);
     }
 }
+
+/// `.frm` and `.par` files of yesterday, and a vector index, which is a table without either.
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn definitions_of_another_day_are_noticed_in_both_directions() {
+    let server = Server::empty("mariadb118");
+    let sql = |statements: &str| server.sql(&format!("CREATE DATABASE IF NOT EXISTS d; USE d; {statements}"));
+    sql("CREATE TABLE i (id INT PRIMARY KEY, a INT); INSERT INTO i VALUES (1, 1);
+        CREATE TABLE p (id INT) PARTITION BY HASH (id) PARTITIONS 3;
+        CREATE TABLE r (id INT) PARTITION BY RANGE (id) (PARTITION a VALUES LESS THAN (5), PARTITION b VALUES LESS THAN (9));
+        CREATE TABLE v (id INT PRIMARY KEY, w VECTOR(2) NOT NULL, VECTOR INDEX (w));
+        INSERT INTO v VALUES (1, VEC_FromText('[1,2]'));");
+    let folder = server.datadir().join("d");
+    let old: Vec<(&str, Vec<u8>)> = ["i.frm", "p.frm", "p.par", "r.frm", "r.par"]
+        .into_iter()
+        .map(|name| (name, std::fs::read(folder.join(name)).expect("read")))
+        .collect();
+    sql("ALTER TABLE i ADD b INT NOT NULL DEFAULT 7, ALGORITHM=INSTANT; ALTER TABLE p ADD PARTITION PARTITIONS 1;
+        ALTER TABLE r DROP PARTITION b;");
+    server.stop();
+    let (document, status) = check_json(&server.datadir(), &[]);
+    assert_eq!((reasons(&document).as_slice(), status), (&[][..], 0), "{document:#}");
+    for (name, bytes) in old {
+        let path = folder.join(name);
+        let new = std::fs::read(&path).expect("read");
+        std::fs::write(&path, bytes).expect("written");
+        let expected = if name.ends_with("frm") { "wrong_frm" } else { "wrong_par" };
+        let (document, status) = check_json(&server.datadir(), &[]);
+        assert_eq!((reasons(&document).as_slice(), status), (&[expected][..], 1), "{name}: {document:#}");
+        std::fs::write(&path, new).expect("written");
+    }
+}
+
+/// Tables of engines that innokit does not read are there all the same.
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn tables_of_other_engines_are_undecided_and_not_missing() {
+    let server = Server::empty("mariadb");
+    server.sql(
+        "CREATE DATABASE d; USE d; CREATE TABLE i (id INT PRIMARY KEY); INSERT INTO i VALUES (1);
+        CREATE TABLE `m-1` (id INT) ENGINE=MyISAM; CREATE TABLE a (id INT) ENGINE=Aria;",
+    );
+    let names: Vec<String> = ["a", "i", "m-1"].map(str::to_owned).into();
+    let sums = server.checksums("d", &names);
+    server.stop();
+    let list = server.dir.file("sums", sums.as_bytes());
+    let run = table(&["checksum", "--compare", list.to_str().expect("UTF-8")], &[&server.datadir()]);
+    assert_eq!(run.status, 2, "{}{}", run.text, run.errors);
+    assert!(run.text.contains("d.a\tnot computed") && run.text.contains("d.m-1\tnot computed"), "{}", run.text);
+    let list = server.dir.file("sums", format!("{sums}d.gone\t5\n").as_bytes());
+    let run = table(&["checksum", "--compare", list.to_str().expect("UTF-8")], &[&server.datadir()]);
+    assert_eq!(run.status, 1, "{}", run.text);
+    assert!(run.text.contains("d.gone\tmissing"), "{}", run.text);
+}

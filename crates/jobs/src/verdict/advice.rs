@@ -121,7 +121,7 @@ fn restore(name: &SqlName, row: &Hurt, space: Option<&Tablespace>) -> Vec<String
     let part = match (&name.partition, family) {
         (None, _) => String::new(),
         (Some(partition), Some(Family::MySql)) => {
-            format!(" PARTITION {}", partition.split("#sp").last().map(quoted_name).unwrap_or_default())
+            format!(" PARTITION {}", partition.rsplit('#').next().map(quoted_name).unwrap_or_default())
         }
         (Some(_), _) => return vec![format!("load {table} from a dump")],
     };
