@@ -83,7 +83,7 @@ mod tests {
         let day = ColumnDef::plain("day", SqlType::Date);
         assert_eq!(shown(Some(&day), Some(&[0x8F, 0xAA, 0xA1])), "'2005-05-01'");
         let moment = ColumnDef::plain("at", SqlType::DateTime(0));
-        assert_eq!(shown(Some(&moment), Some(&[0x99, 0xB3, 0x5C, 0xA0, 0x00])), "'2024-06-14 10:00:00'");
+        assert_eq!(shown(Some(&moment), Some(&[0x99, 0xB3, 0x5C, 0xA0, 0x00])), "'2024-05-14 10:00:00'");
         let price = ColumnDef::plain("price", SqlType::Decimal { precision: 6, scale: 2 });
         assert_eq!(shown(Some(&price), Some(&[0x84, 0xD2, 0x38])), "1234.56");
         // Bytes that are no value of the type are shown as they are.
