@@ -115,7 +115,7 @@ mod tests {
         ]);
         let unfinished = UnfinishedDdl(tables(&bytes).unwrap());
         assert!(
-            unfinished.names("shop.a") && unfinished.names("old.b") && unfinished.names("shop.@00fc"),
+            unfinished.names("shop.a") && unfinished.names("old.b") && unfinished.names("shop.ü"),
             "{unfinished:?}"
         );
         assert!(!unfinished.names("shop.left") && !unfinished.names("shop.b"), "{unfinished:?}");
