@@ -15,7 +15,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::durable::{rename, sync_directory_of};
@@ -201,7 +201,13 @@ impl ZeroedFile {
     /// # Errors
     /// The system's error.
     pub fn open(path: &Path) -> io::Result<Self> {
-        Self::of(path, File::options().read(true).write(true).open(path)?)
+        // Opening a pipe must not wait, and a link may lead to any file.
+        let flags = (rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW).bits();
+        let file = File::options().read(true).write(true).custom_flags(flags.cast_signed()).open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        Self::of(path, file)
     }
 
     fn of(path: &Path, file: File) -> io::Result<Self> {
@@ -263,8 +269,14 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     sync_directory_of(path)
 }
 
+/// Makes a file that only its owner may read: it has rows. Whatever has its name, which an interrupted run may have left, is removed first,
+/// and not followed if it is a link.
 fn make(path: &Path) -> io::Result<File> {
-    let made = File::options().read(true).write(true).create(true).truncate(true).open(path);
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let made = File::options().read(true).write(true).create_new(true).mode(0o600).open(path);
     steps::done(made, |_| Step::Create(path.to_path_buf()))
 }
 

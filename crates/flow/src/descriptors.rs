@@ -60,6 +60,8 @@ pub(crate) struct OnDemand {
     path: PathBuf,
     for_writing: bool,
     direct: bool,
+    /// Device and inode.
+    identity: Option<(u64, u64)>,
     number: u64,
     all: Arc<Descriptors>,
 }
@@ -82,7 +84,8 @@ impl Descriptors {
         open.put(number, Arc::clone(handle.file()));
         drop(open);
         let (path, direct, all) = (path.to_path_buf(), handle.is_direct(), Arc::clone(self));
-        FileHandle::on_demand(Arc::new(OnDemand { path, for_writing, direct, number, all }), direct)
+        let identity = handle.file().identity();
+        FileHandle::on_demand(Arc::new(OnDemand { path, for_writing, direct, identity, number, all }), direct)
     }
 
     /// How many files are open, apart from those that requests in flight hold.
@@ -105,6 +108,10 @@ impl OnDemand {
         // Room first: the limit may be that of the process.
         open.make_room(self.all.max);
         let file = Arc::new(open_for(&self.path, self.for_writing, self.direct)?);
+        // The path may lead to any file by now, through a link too.
+        if file.identity() != self.identity {
+            return Err(io::Error::other(format!("{}: another file has this name now", self.path.display())));
+        }
         open.put(self.number, Arc::clone(&file));
         Ok(file)
     }
@@ -139,6 +146,24 @@ mod tests {
                 assert!(all.count() <= 8, "{}", all.count());
             }
         }
+    }
+
+    #[test]
+    fn another_file_of_the_same_name_is_not_opened() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let all = Descriptors::new(1);
+        let [one, two, victim] = ["one", "two", "victim"].map(|name| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, name).expect("written");
+            all.keep(&path, &FileHandle::of_file(File::open(&path).expect("opened"), false), true)
+        });
+        drop((two, victim));
+        std::fs::rename(dir.path().join("one"), dir.path().join("kept")).expect("renamed");
+        std::os::unix::fs::symlink(dir.path().join("victim"), dir.path().join("one")).expect("linked");
+        assert!(one.opened().expect_err("a link").to_string().contains("another file has this name"));
+        std::fs::remove_file(dir.path().join("one")).expect("removed");
+        std::fs::rename(dir.path().join("kept"), dir.path().join("one")).expect("renamed");
+        one.opened().expect("the file itself");
     }
 
     #[test]

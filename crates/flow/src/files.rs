@@ -202,6 +202,13 @@ impl OpenFile {
         }
     }
 
+    /// Device and inode of the file that a descriptor is open on. `None` without a descriptor.
+    pub(crate) fn identity(&self) -> Option<(u64, u64)> {
+        let fd = self.buffered.get().or_else(|| self.direct.get()?.as_ref())?;
+        let stat = rustix::fs::fstat(fd).ok()?;
+        Some((stat.st_dev, stat.st_ino))
+    }
+
     fn open(path: &Path, direct: bool, counters: &WorkerCounters) -> Result<Self, Errno> {
         let file = Self::new(None, None);
         let handle = if direct { open_direct(path) } else { Err(Errno::INVAL) };
@@ -363,7 +370,8 @@ pub(crate) fn open_for(path: &Path, for_writing: bool, direct: bool) -> io::Resu
     if direct {
         return Ok(OpenFile::new(None, Some(Some(reopen_direct(path, access)?))));
     }
-    let file = rustix::fs::open(path, access | OFlags::CLOEXEC, Mode::empty())?;
+    // A pipe that took the file's name is not waited for.
+    let file = rustix::fs::open(path, access | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?;
     Ok(OpenFile::new(Some(file), Some(None)))
 }
 

@@ -48,6 +48,7 @@ pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
         until,
         until_time,
         redo,
+        outside: args.with_outside,
         warm,
         keys,
         memory,

@@ -23,7 +23,16 @@ pub fn run(args: &RestoreArgs) -> Result<u8, Box<dyn Error>> {
     let keys = KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() };
     let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
     let (redo, increments) = (args.redo.clone(), args.increment.clone());
-    let recover = RecoverOptions { until, until_time, redo, increments, keys, memory, ..RecoverOptions::default() };
+    let recover = RecoverOptions {
+        until,
+        until_time,
+        redo,
+        increments,
+        outside: args.with_outside,
+        keys,
+        memory,
+        ..RecoverOptions::default()
+    };
     let options =
         RestoreOptions { to: args.to.clone(), owner: args.owner, moves: args.moves, max_size: args.max_size, recover };
     let restored = match jobs::restore(&args.backup, &options) {

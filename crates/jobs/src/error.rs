@@ -73,3 +73,10 @@ impl From<OptionsError> for Error {
         Self::Reader(error.into())
     }
 }
+
+impl Error {
+    /// Whether a file did not exist.
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}

@@ -62,6 +62,7 @@ pub mod unpack;
 mod verdict;
 
 mod binlog_at;
+mod door;
 mod error;
 mod finding_code;
 mod unlogged;

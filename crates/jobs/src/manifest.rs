@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::bounded;
+use crate::door::{SetName, is_own};
 use crate::server::BinlogPosition;
 use crate::source::backup::MANIFEST_MAX;
 use crate::source::read_small;
@@ -290,6 +291,15 @@ impl Manifest {
         }
         match serde_json::from_slice::<Self>(&bytes) {
             Ok(manifest) => {
+                let spaces = manifest.tablespaces.iter().map(|entry| &entry.path);
+                let mut names = spaces.chain(manifest.files.iter().map(|file| &file.path));
+                // A merge makes files of these names in the datadir.
+                let is_odd = |path: &&String| SetName::parse(Path::new(path)).is_none() || is_own(Path::new(path));
+                if let Some(path) = names.find(is_odd) {
+                    return refused(format!(
+                        "{name}: it lists a file `{path}`, which is none of a backup: do not use this backup"
+                    ));
+                }
                 let is_sound = manifest.sum() == manifest.checksum;
                 Ok((manifest, is_sound))
             }
@@ -393,6 +403,18 @@ mod tests {
             let without = Manifest { checksum: String::new(), ..manifest.clone() };
             let text = serde_json::to_vec(&without).expect("JSON");
             assert_eq!(manifest.sum(), format!("{:08x}", crc32c(&text)));
+        }
+    }
+
+    #[test]
+    fn a_manifest_that_names_files_elsewhere_is_refused() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for path in ["../evil.ibd", "/etc/evil.ibd", "db/../../evil.ibd", "", "innokit-recover.shadow"] {
+            let mut manifest = Manifest::begun(0);
+            manifest.files = vec![BackupFile { path: path.to_owned(), size: 0, crc32c: String::new() }];
+            manifest.write(dir.path()).expect("written");
+            let refused = Manifest::read(dir.path()).map(drop).expect_err("refused").to_string();
+            assert!(refused.contains(&format!("`{path}`")), "{refused}");
         }
     }
 }

@@ -79,6 +79,11 @@ pub struct RecoverArgs {
     #[arg(long, conflicts_with = "to")]
     pub in_place: bool,
 
+    /// Write to tablespaces outside of the datadir too (DATA DIRECTORY), and through links in it. Without it they are refused if the log
+    /// changes them: they may be another server's. A copy (--to) gets them inside.
+    #[arg(long, requires = "in_place")]
+    pub with_outside: bool,
+
     /// An incremental backup of mariadb-backup to merge into the full one in DATADIR (repeat for several, in the order in which they were
     /// taken). It is only read.
     #[arg(long, value_name = "DIR")]

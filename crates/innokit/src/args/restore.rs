@@ -46,6 +46,11 @@ pub struct RestoreArgs {
     #[arg(long = "move", conflicts_with_all = ["increment", "redo"])]
     pub moves: bool,
 
+    /// With --move, write to tablespaces outside of the datadir too (DATA DIRECTORY), and leave them there. Without it they are refused: they
+    /// may be another server's.
+    #[arg(long, requires = "moves")]
+    pub with_outside: bool,
+
     /// Give the datadir and all that is in it to this user and group, by names or numbers: the user that the server runs as.
     #[arg(long, value_name = "USER[:GROUP]", value_parser = owner)]
     pub owner: Option<FileOwner>,

@@ -10,6 +10,7 @@ mod random_tables;
 #[path = "../rows_lab/mod.rs"]
 mod rows_lab;
 
+mod hostile;
 mod increments;
 mod open_files;
 

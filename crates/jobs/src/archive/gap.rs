@@ -1,6 +1,5 @@
 //! Why a segment does not continue where the previous one ended. A file beside the segment keeps the reason.
 
-use std::fs;
 use std::path::Path;
 
 use flow::append::write_whole;
@@ -8,6 +7,7 @@ use format::Lsn;
 
 use super::error::{Result, failed};
 use super::name::SegmentName;
+use crate::door;
 
 /// Why the archive cannot continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +69,6 @@ pub(super) fn note(dir: &Path, segment: SegmentName, gap: &Gap, at: Lsn) -> Resu
 
 /// The reason beside a segment, if one was noted.
 pub(super) fn noted(dir: &Path, segment: SegmentName) -> Option<String> {
-    let text = fs::read_to_string(segment.gap_path(dir)).ok()?;
+    let text = String::from_utf8(door::read_file(segment.gap_path(dir)).ok()?).ok()?;
     Some(text.trim_end().to_owned())
 }

@@ -10,6 +10,7 @@ use redo::mariadb::{Checkpoint, Format, LogFile, START_OFFSET, key_information};
 use redo::{LogVendor, RedoError};
 
 use super::error::{Result, failed, refused};
+use crate::door;
 use crate::source::log_name::LOG;
 use crate::source::read_up_to;
 
@@ -27,7 +28,7 @@ impl LiveLog {
     /// Opens the log of a datadir.
     pub fn open(datadir: &Path) -> Result<Self> {
         let path = datadir.join(LOG);
-        let file = File::open(&path).map_err(failed(&path, "opening the redo log"))?;
+        let file = door::open_file(&path).map_err(failed(&path, "opening the redo log"))?;
         let metadata = file.metadata().map_err(failed(&path, "looking at the redo log"))?;
         let header = read_up_to(&file, 0, START_OFFSET).map_err(failed(&path, "reading the redo log"))?;
         let name = path.display();

@@ -14,7 +14,8 @@
 //! | | length of the GTID position (2), the GTID position |
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -125,7 +126,7 @@ impl Marks {
             if unfinished.exists() {
                 fs::remove_dir_all(&unfinished).map_err(failed(&unfinished, "removing the unfinished marks"))?;
             }
-            fs::create_dir(&unfinished).map_err(failed(&unfinished, "making the marks"))?;
+            DirBuilder::new().mode(0o700).create(&unfinished).map_err(failed(&unfinished, "making the marks"))?;
             LogWriter::create(&unfinished, &options()).or_else(|error| unusable(&unfinished, &error))?;
             rename(&unfinished, &path).map_err(failed(&path, "making the marks"))?;
             sync_directory(dir).map_err(failed(dir, "making the marks durable"))?;

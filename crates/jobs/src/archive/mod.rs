@@ -25,7 +25,9 @@ mod stored;
 mod verify;
 mod writer;
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -50,6 +52,7 @@ pub use self::status::{ArchiveEvent, ArchiveStatus, Unlogged};
 pub(crate) use self::stored::{Stored, closed_at};
 pub use self::verify::{ArchiveMark, ArchiveReport, ArchivedRange, verify_archive};
 use self::writer::SegmentWriter;
+use crate::door;
 use crate::server::{BinlogPosition, LogServer, ServerError, other_datadir};
 use crate::stop;
 
@@ -91,7 +94,8 @@ pub fn archive_beside(
     let is_mysql = mysql::is_mysql(datadir)?;
     let live = if is_mysql { None } else { Some(LiveLog::open(datadir)?) };
     let dir = &options.to;
-    fs::create_dir_all(dir).map_err(failed(dir, "making the archive"))?;
+    // Its segments have the rows of every table.
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed(dir, "making the archive"))?;
     let _lock = lock(dir)?;
     remove_unfinished(dir)?;
     let mut marks = Marks::open(dir)?;
@@ -218,7 +222,10 @@ fn continued(dir: &Path, live: &LiveLog, stored: &Stored, options: &ArchiveOptio
 
 fn lock(dir: &Path) -> Result<File> {
     let path = dir.join(LOCK);
-    let opened = File::options().write(true).create(true).truncate(false).open(&path);
+    let opened = match door::change(dir, LOCK) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => door::create(dir, LOCK),
+        opened => opened,
+    };
     let file = opened.map_err(failed(&path, "locking the archive"))?;
     match try_lock(&file, Sharing::Exclusive).map_err(failed(&path, "locking the archive"))? {
         true => Ok(file),

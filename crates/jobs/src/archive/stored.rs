@@ -12,13 +12,14 @@ use redo::segment::{EndRecord, SegmentHeader};
 
 use super::error::{Result, failed, refused};
 use super::name::SegmentName;
+use crate::door;
 
 /// A larger file is refused, because segments are read whole.
 const SEGMENT_MAX: u64 = 1 << 30;
 
 /// The LSN at which a segment was closed, if it was.
 pub(crate) fn closed_at(dir: &Path, name: SegmentName) -> Option<Lsn> {
-    EndRecord::parse(&fs::read(name.end_path(dir)).ok()?).map(|record| record.end)
+    EndRecord::parse(&door::read_file(name.end_path(dir)).ok()?).map(|record| record.end)
 }
 
 /// Reads a segment of either server, and its header. `place` gives the LSN and timeline in the header, which must be those of `name`.
@@ -33,7 +34,7 @@ pub(super) fn read_segment<H, E: Display>(
     if len > SEGMENT_MAX {
         return refused(format!("{shown}: {len} bytes are more than any segment has: remove this file"));
     }
-    let bytes = fs::read(path).map_err(failed(path, "reading the segment"))?;
+    let bytes = door::read_file(path).map_err(failed(path, "reading the segment"))?;
     let header = parse(&bytes).or_else(|error| refused(format!("{shown}: no segment of a redo archive: {error}")))?;
     let (start, timeline) = place(&header);
     if (start, timeline) != (name.start, name.timeline) {
@@ -121,5 +122,23 @@ impl Stored {
         let crc = crc32c(self.bytes.get(..used).unwrap_or_default());
         let (start, timeline) = (self.header.start, self.header.timeline);
         EndRecord { start, end: self.end(), mtrs: self.mtrs, timeline, crc }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::archive::name::list;
+
+    #[test]
+    fn a_pipe_with_the_name_of_a_segment_is_not_waited_for() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let name = SegmentName { start: Lsn(12_288), timeline: 1 };
+        assert!(Command::new("mkfifo").arg(name.path(dir.path())).status().expect("mkfifo runs").success());
+        assert_eq!(list(dir.path()).expect("a list").len(), 1);
+        let refused = Stored::read(dir.path(), name).map(drop).expect_err("no segment").to_string();
+        assert!(refused.contains("not a regular file"), "{refused}");
     }
 }

@@ -1,6 +1,5 @@
 //! Verifies an archive: frames and checksums of all mini-transactions, end records, and whether each segment continues the previous one.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use redo::segment::EndRecord;
@@ -12,6 +11,7 @@ use super::mysql::{BlockRange, StoredBlocks, is_of_blocks};
 use super::name::{SegmentName, list};
 use super::status::Unlogged;
 use super::stored::Stored;
+use crate::door;
 use crate::server::BinlogPosition;
 
 /// A stretch of the log without a gap.
@@ -191,7 +191,7 @@ impl ArchiveReport {
 /// What is wrong with a segment by itself, if anything.
 fn fault(dir: &Path, name: SegmentName, found: EndRecord, is_newest: bool) -> Option<String> {
     let end: PathBuf = name.end_path(dir);
-    match fs::read(&end) {
+    match door::read_file(&end) {
         Ok(bytes) => match EndRecord::parse(&bytes) {
             Some(record) if record == found => None,
             Some(record) => Some(format!(

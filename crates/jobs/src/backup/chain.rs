@@ -19,6 +19,7 @@ use super::delta_file::delta_of;
 use super::error::{BackupError, Result, failed, refused};
 use super::holes::Holes;
 use super::layers::{Layers, Set, Stack};
+use crate::door;
 use crate::manifest::{BackupState, BackupTablespace, Manifest};
 use crate::recover::{
     Increment, RecoverError, Taken, copy_file, make_like, mark_unfinished, refuse_unfinished, walk_datadir,
@@ -104,16 +105,15 @@ impl Chain {
             if !is_dir {
                 return Ok(());
             }
-            fs::create_dir_all(&dir).map_err(failed(&dir, "making the directory"))?;
+            door::make_dir(to, name).map_err(failed(&dir, "making the directory"))?;
             like(&dir, &last.dir.join(name))
         })?;
         let mut make = |first: &Path, entry: &BackupTablespace| {
             let path = to.join(&entry.path);
-            let dir = path.parent().unwrap_or(to);
-            fs::create_dir_all(dir).map_err(failed(dir, "making the directory"))?;
-            let file = File::options().write(true).create_new(true).open(&path);
+            let file = door::make_parents(to, &entry.path).and_then(|()| door::create(to, &entry.path));
             let file = file.map_err(failed(&path, "making the tablespace"))?;
-            like(&path, first)?;
+            let like = fs::metadata(first).map_err(failed(first, "looking at the file"))?;
+            door::give(&file, &like).map_err(failed(&path, "giving the tablespace its owner"))?;
             Ok(Some((path, file)))
         };
         self.tablespaces(keys, &mut make, &mut |stack| {
@@ -163,7 +163,7 @@ fn others(last: &Set, taken: &Taken, to: &Path) -> Result<()> {
     let files = last.manifest.files.iter().map(|file| PathBuf::from(&file.path));
     let (log, files): (Vec<_>, Vec<_>) = files.filter(|name| !done.contains(name)).partition(|name| is_of_log(name));
     let copy = |name: &PathBuf| {
-        let sum = copy_file(&last.dir.join(name), &to.join(name), true, &AtomicBool::new(false)).map_err(as_job)?;
+        let sum = copy_file((&last.dir, name), (to, name), true, &AtomicBool::new(false)).map_err(as_job)?;
         sum.map_or(Ok(()), |sum| taken.compare(name, sum)).map_err(as_job)
     };
     files.iter().chain(&log).try_for_each(copy)

@@ -25,6 +25,7 @@ use format::{Lsn, PageId, PageNo};
 
 use super::delta_file::DeltaWriter;
 use super::error::{BackupError, Result, failed, refused};
+use crate::door;
 use crate::manifest::{BackupBase, BackupDelta, BackupTablespace, Manifest};
 use crate::server::{ServerFacts, ServerKind};
 use crate::source::crc32c::Crc32c;
@@ -82,7 +83,7 @@ impl Since {
             ));
         }
         let path = datadir.join(SYSTEM_FILE);
-        let file = File::open(&path).map_err(failed(&path, "opening the tablespace"))?;
+        let file = door::open_file(&path).map_err(failed(&path, "opening the tablespace"))?;
         let (own, taken) = (file_id(&file), base.tablespace(SYSTEM).and_then(|system| system.file.clone()));
         match own {
             None => refused(format!(

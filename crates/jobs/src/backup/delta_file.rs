@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use logs::delta::{self, Meta, Parser, cluster_head, pages_per_cluster};
 
 use super::error::{BackupError, Result, failed};
+use crate::door;
 use crate::source::content::{delta_note, read_delta_note};
 use crate::source::crc32c::Crc32c;
 
@@ -98,7 +99,7 @@ impl DeltaReader {
             read => read.map_err(failed(&note, "reading the note of changed pages"))?,
         };
         let meta = meta.ok_or_else(|| damaged(&note, "it does not give the page size"))?;
-        let file = File::open(&path).map_err(failed(&path, "opening the changed pages"))?;
+        let file = door::open_file(&path).map_err(failed(&path, "opening the changed pages"))?;
         let (piece, sum) = (vec![0; PIECE], Crc32c::new());
         Ok(Self { path, file, parser: Parser::new(meta), piece, left: 0..0, sum, pages: 0, is_done: false })
     }

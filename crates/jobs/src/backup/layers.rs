@@ -10,6 +10,7 @@ use super::changes::{SameLsns, lsn_of};
 use super::delta_file::{DeltaReader, delta_of};
 use super::error::{BackupError, Result, failed};
 use super::pages::{PageReader, PagesRead, part_in};
+use crate::door;
 use crate::manifest::{BackupDelta, BackupTablespace, Manifest};
 use crate::source::crc32c::Crc32c;
 use crate::source::read_into;
@@ -158,7 +159,7 @@ struct Whole {
 impl Whole {
     fn open((number, set): (usize, &Set), name: &str) -> Result<Self> {
         let path = set.dir.join(name);
-        let file = File::open(&path).map_err(failed(&path, "opening the tablespace"))?;
+        let file = door::open_file(&path).map_err(failed(&path, "opening the tablespace"))?;
         let size = file.metadata().map_err(failed(&path, "looking at the file"))?.len();
         let (name, stretch, sum) = (PathBuf::from(name), Vec::new(), Crc32c::new());
         Ok(Self { set: number, name, path, file, size, stretch, at: 0, offset: 0, sum })
@@ -312,12 +313,12 @@ mod tests {
 
     fn table() -> Vec<u8> {
         let packed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/mariadb-10.11/dynamic-16k.ibd.zst");
-        zstd::decode_all(File::open(packed).expect("the fixture")).expect("unpacked")
+        zstd::decode_all(door::open_file(packed).expect("the fixture")).expect("unpacked")
     }
 
     /// Opens the table at `path` and reads its format.
     fn opened(path: &Path) -> (File, SpacePart) {
-        let file = File::open(path).expect("open");
+        let file = door::open_file(path).expect("open");
         let part = part_of(&file, path, &KeyStore::default()).expect("read").expect("a tablespace");
         (file, part)
     }
@@ -479,7 +480,7 @@ mod tests {
         assert!(bad.contains("t.ibd: page 7 is damaged"), "{bad}");
         fs::write(lab.of("base"), &table).expect("written");
         let delta = delta_of(&lab.of("more"));
-        let mut bytes = fs::read(&delta).expect("read");
+        let mut bytes = door::read_file(&delta).expect("read");
         bytes[2 * PAGE + 900] ^= 1;
         fs::write(&delta, bytes).expect("written");
         let bad = lab.merged().expect_err("damaged").to_string();

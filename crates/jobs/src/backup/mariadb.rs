@@ -1,7 +1,6 @@
 //! MariaDB 10.8 and later: its redo covers everything that happens to InnoDB's files, including their names, so nothing is copied twice.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use super::tablespaces::{Placed, Tablespaces};
 use super::vendor::{LogRange, Vendor};
 use super::verify::MEMORY;
 use crate::archive::{ArchiveEvent, ArchiveOptions, archive_beside, segments};
+use crate::door;
 use crate::recover::LogNames;
 use crate::server::{BackupServer, LogServer, ServerFacts};
 use crate::source::keys::KeyFiles;
@@ -115,7 +115,7 @@ impl Vendor for MariaDb<'_> {
 /// Refuses an encrypted log without keys: the copy does not need them, but the proof does.
 fn check_key(datadir: &Path, keys: &KeyFiles) -> Result<()> {
     let path = datadir.join(LOG);
-    let file = File::open(&path).map_err(failed(&path, "opening the redo log"))?;
+    let file = door::open_file(&path).map_err(failed(&path, "opening the redo log"))?;
     let header = read_up_to(&file, 0, START_OFFSET).map_err(failed(&path, "reading the redo log"))?;
     let size = file.metadata().map_err(failed(&path, "reading the redo log"))?.len();
     let is_encrypted =

@@ -1,10 +1,11 @@
 //! The rest of a server: definitions, and tables of the engines without redo. They are copied while locks keep them still.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::error::{Result, failed};
+use super::error::{Result, failed, refused};
 use super::listing::{databases, names};
+use crate::door;
 use crate::server::TableName;
 use crate::source::name::decoded;
 
@@ -37,7 +38,9 @@ pub(super) fn copy_databases(datadir: &Path, set: &Path) -> Result<Vec<String>> 
                 continue;
             }
             if ENDINGS.contains(&ending.as_str()) {
-                copy(datadir, set, &name)?;
+                if !copy(datadir, set, &name)? {
+                    left_out.push(name.display().to_string());
+                }
             } else {
                 left_out.push(name.display().to_string());
             }
@@ -67,19 +70,39 @@ pub(super) fn copy_last(datadir: &Path, set: &Path) -> Result<()> {
         let stem = name.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
         let ending = name.extension().map(|ending| ending.to_string_lossy().to_lowercase()).unwrap_or_default();
         if ALWAYS_WRITTEN.contains(&stem.as_str()) && ENDINGS.contains(&ending.as_str()) {
-            copy(datadir, set, &name)?;
+            copied(datadir, set, &name)?;
         }
     }
     for name in names(datadir, Path::new(""))? {
         let text = name.to_string_lossy();
         if text == ARIA_CONTROL || text.starts_with(ARIA_LOG) || KEPT.contains(&&*text) {
-            copy(datadir, set, &name)?;
+            copied(datadir, set, &name)?;
         }
     }
     Ok(())
 }
 
-fn copy(datadir: &Path, set: &Path, name: &PathBuf) -> Result<()> {
-    let (from, to) = (datadir.join(name), set.join(name));
-    fs::copy(&from, &to).map(drop).map_err(failed(&to, "copying the file"))
+/// Copies a file. Not a pipe, which would be waited for while the server's tables are locked, nor what a link leads to if the datadir's owner
+/// cannot be expected to read that. Returns whether it was copied.
+fn copy(datadir: &Path, set: &Path, name: &Path) -> Result<bool> {
+    let copy = || {
+        let (mut source, mut target) = (door::source(datadir, name)?, door::create(set, name)?);
+        let mode = source.metadata()?.permissions();
+        std::io::copy(&mut source, &mut target)?;
+        target.set_permissions(mode)
+    };
+    match copy() {
+        Err(error) if door::is_odd(&error) => Ok(false),
+        copied => copied.map(|()| true).map_err(failed(&datadir.join(name), "copying the file")),
+    }
+}
+
+/// Copies a file that no backup can be without.
+fn copied(datadir: &Path, set: &Path, name: &Path) -> Result<()> {
+    let why =
+        "neither a file nor a link to one that the owner of the datadir may read: put the file itself in its place";
+    match copy(datadir, set, name)? {
+        true => Ok(()),
+        false => refused(format!("{}: {why}", datadir.join(name).display())),
+    }
 }

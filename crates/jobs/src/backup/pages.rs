@@ -19,6 +19,7 @@ use super::delta_file::DeltaReader;
 use super::error::{Result, failed};
 use super::holes::Holes;
 use super::pace::Pace;
+use crate::door;
 use crate::source::ahead::each_piece;
 use crate::source::crc32c::Crc32c;
 use crate::source::keys::SpaceKey;
@@ -199,7 +200,7 @@ impl<'k> PageReader<'k> {
 
     /// Reads a file of a set: verifies its pages if it is a tablespace, and computes its checksum.
     pub fn read(&mut self, path: &Path, is_tablespace: bool) -> Result<PagesRead> {
-        let file = File::open(path).map_err(failed(path, "opening the file"))?;
+        let file = door::open_file(path).map_err(failed(path, "opening the file"))?;
         let part = if is_tablespace {
             part_of(&file, path, self.keys).map_err(failed(path, "reading the file"))?
         } else {
@@ -322,7 +323,7 @@ mod tests {
 
     fn table() -> Vec<u8> {
         let packed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/mariadb-10.11/dynamic-16k.ibd.zst");
-        zstd::decode_all(File::open(packed).expect("the fixture")).expect("unpacked")
+        zstd::decode_all(door::open_file(packed).expect("the fixture")).expect("unpacked")
     }
 
     /// The table with one page that the server has only half written.
@@ -337,7 +338,7 @@ mod tests {
         let (dir, table) = (tempfile::TempDir::new().expect("a directory"), table());
         let path = dir.path().join("t.ibd");
         fs::write(&path, &table).expect("written");
-        let file = File::open(&path).expect("open");
+        let file = door::open_file(&path).expect("open");
         let keys = KeyStore::default();
         let part = part_of(&file, &path, &keys).expect("read").expect("a tablespace");
         let (mut reader, mut found) = (PageReader::new(&keys), PagesRead::default());
@@ -364,7 +365,7 @@ mod tests {
         let (dir, table) = (tempfile::TempDir::new().expect("a directory"), table());
         let (path, copy) = (dir.path().join("t.ibd"), dir.path().join("copy"));
         fs::write(&path, torn(&table)).expect("written");
-        let file = File::open(&path).expect("open");
+        let file = door::open_file(&path).expect("open");
         let keys = KeyStore::default();
         let part = part_of(&file, &path, &keys).expect("read").expect("a tablespace");
         let mut reader = PageReader::new(&keys);
@@ -376,7 +377,7 @@ mod tests {
         assert_eq!(reader.mend(&file, &part, &[TORN], &copy).expect("read again"), [TORN]);
         fs::write(&path, &table).expect("written");
         assert!(reader.mend(&file, &part, &[TORN], &copy).expect("read again").is_empty());
-        assert!(fs::read(&copy).expect("read") == table);
+        assert!(door::read_file(&copy).expect("read") == table);
         assert!(reader.read(&copy, true).expect("read").bad.is_empty());
     }
 }

@@ -7,7 +7,6 @@
 //! A stream has no end mark, so the files that are indispensable come last: a set without its log cannot be recovered, and `unpack` calls a
 //! set without its manifest cut off.
 
-use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -15,6 +14,7 @@ use std::sync::atomic::AtomicBool;
 use logs::xbstream::{end, payload_head};
 
 use super::error::{BackupError, Result, failed, refused};
+use crate::door;
 use crate::manifest::{BackupFile, BackupState, MANIFEST, Manifest};
 use crate::source::content::is_delta_note;
 use crate::source::crc32c::Crc32c;
@@ -65,7 +65,7 @@ impl<W: Write> Sender<'_, W> {
             self.file(file)?;
         }
         let path = self.set.join(MANIFEST);
-        let bytes = fs::read(&path).map_err(failed(&path, "reading the manifest"))?;
+        let bytes = door::read_file(&path).map_err(failed(&path, "reading the manifest"))?;
         for (index, piece) in bytes.chunks(CHUNK).enumerate() {
             self.chunk(MANIFEST, (index * CHUNK) as u64, piece)?;
         }
@@ -74,7 +74,7 @@ impl<W: Write> Sender<'_, W> {
 
     fn file(&mut self, known: &BackupFile) -> Result<()> {
         let path = self.set.join(&known.path);
-        let file = File::open(&path).map_err(failed(&path, "opening the file"))?;
+        let file = door::open_file(&path).map_err(failed(&path, "opening the file"))?;
         let (mut bytes, mut sum) = (vec![0; CHUNK], Crc32c::new());
         loop {
             if stop::is_told(self.stop) {

@@ -23,6 +23,7 @@ use super::follower::Follower;
 use super::listing::{elsewhere, list};
 use super::pace::Pace;
 use super::pages::{PageReader, PagesRead, part_of, space_flags, space_id};
+use crate::door;
 use crate::manifest::BackupTablespace;
 use crate::recover::LogNames;
 use crate::source::content::delta_note;
@@ -207,7 +208,7 @@ impl<'k> Tablespaces<'k> {
     /// Copies the tablespace in a file if that has not been done. Returns whether it was copied now.
     fn look_at(&mut self, name: PathBuf) -> Result<bool> {
         let path = self.datadir.join(&name);
-        let file = match File::open(&path) {
+        let file = match door::source(&self.datadir, &name) {
             Ok(file) => file,
             // Renamed or dropped since it was listed: the next pass finds it if it is still there.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -402,7 +403,7 @@ impl<'k> Tablespaces<'k> {
         let mut left = self.seen.clone();
         for name in list(&self.datadir, self.has_general)? {
             let path = self.datadir.join(&name);
-            let file = match File::open(&path) {
+            let file = match door::open_file(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
                 opened => opened.map_err(failed(&path, "opening the tablespace"))?,
             };
@@ -426,7 +427,7 @@ impl<'k> Tablespaces<'k> {
         }
         for _ in 0..LOOKS {
             for path in self.unsound.iter().map(|name| self.datadir.join(name)) {
-                let file = match File::open(&path) {
+                let file = match door::open_file(&path) {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
                     opened => opened.map_err(failed(&path, "opening the tablespace"))?,
                 };
@@ -522,7 +523,7 @@ fn put(copy: Option<&Path>, set: &Path, name: &Path, entry: &BackupTablespace) -
 
 /// Whether the server still has this tablespace, or has it again. The last pass met it when nothing could be dropped any more.
 fn is_there(path: &Path, space: SpaceId) -> bool {
-    File::open(path).and_then(|file| space_id(&file)).is_ok_and(|found| found == space)
+    door::open_file(path).and_then(|file| space_id(&file)).is_ok_and(|found| found == space)
 }
 
 /// Refuses the backup: recovery drops a tablespace that the log drops, even if one with the same space id came back.

@@ -15,16 +15,17 @@
 //! The tool's note of the backup's state is changed last, so that an interrupted run leaves an unprepared backup. xtrabackup's copy of the
 //! log is removed after that.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use format::Lsn;
 use redo::mariadb::LOG_HEADER_CREATOR;
 
-use super::durable::{make_like, sync_directory_of};
+use super::durable::sync_directory_of;
 use super::error::{Result, damaged, failed, refused};
 use super::unfinished;
+use crate::door;
 use crate::manifest;
 use crate::source::backup::{BackupNotes, emptied_at as emptied};
 use crate::source::log_name::{COPIED_LOG, LOG, REDO_DIR};
@@ -128,16 +129,21 @@ pub(super) fn emptied_at(datadir: &Path) -> Result<Option<Lsn>> {
 pub(super) fn replace_log(datadir: &Path, increment: &Path) -> Result<()> {
     let (from, to) = (increment.join(LOG), datadir.join(LOG));
     let like = fs::metadata(&to).map_err(failed(&to, "looking at the redo log"))?;
-    put_log(&from, &to, &datadir.join(NEW_LOG), &like)
+    put_log(&from, datadir, (LOG, NEW_LOG), &like)
 }
 
-/// Copies the log `from` to `to`, replacing any log there. The copy is called `new` until it is whole and durable.
-fn put_log(from: &Path, to: &Path, new: &Path, like: &Metadata) -> Result<()> {
-    fs::copy(from, new).map_err(failed(from, "copying the redo log"))?;
-    make_like(new, like)?;
-    File::open(new).and_then(|log| log.sync_all()).map_err(failed(new, "making the redo log durable"))?;
-    fs::rename(new, to).map_err(failed(to, "replacing the redo log"))?;
-    sync_directory_of(to)
+/// Copies the log `from` into the datadir, replacing any log of this name there. The copy is called `new` until it is whole and durable.
+fn put_log(from: &Path, datadir: &Path, (name, new): (&str, &str), like: &Metadata) -> Result<()> {
+    let copy = || {
+        let (mut source, mut target) = (door::open_file(from)?, door::replace(datadir, new)?);
+        io::copy(&mut source, &mut target)?;
+        door::give(&target, like)?;
+        target.sync_all()
+    };
+    copy().map_err(failed(from, "copying the redo log"))?;
+    let to = datadir.join(name);
+    door::rename(datadir, new, name).map_err(failed(&to, "replacing the redo log"))?;
+    sync_directory_of(&to)
 }
 
 /// Replaces the log that closed the prepared backup of xtrabackup with the increment's copy. The new log is in place before the old one is
@@ -146,7 +152,7 @@ pub(super) fn replace_copied_log(datadir: &Path, increment: &Path) -> Result<()>
     let (from, to) = (increment.join(COPIED_LOG), datadir.join(COPIED_LOG));
     let system = datadir.join("ibdata1");
     let like = fs::metadata(&system).map_err(failed(&system, "looking at the file"))?;
-    put_log(&from, &to, &datadir.join(NEW_COPY), &like)?;
+    put_log(&from, datadir, (COPIED_LOG, NEW_COPY), &like)?;
     let closed = datadir.join(REDO_DIR);
     match fs::remove_dir_all(&closed) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -172,13 +178,13 @@ pub(super) fn mark_prepared(datadir: &Path) -> Result<()> {
 pub(super) fn replace_note(datadir: &Path, notes: &BackupNotes, text: &str) -> Result<()> {
     let path = &notes.path;
     let like = fs::metadata(path).map_err(failed(path, "looking at the file"))?;
-    let new: PathBuf = datadir.join(NEW_NOTE);
-    let written = File::create(&new).and_then(|mut file| {
+    let written = door::replace(datadir, NEW_NOTE).and_then(|mut file| {
         file.write_all(text.as_bytes())?;
+        door::give(&file, &like)?;
         file.sync_all()
     });
-    written.map_err(failed(&new, "writing the note"))?;
-    make_like(&new, &like)?;
-    fs::rename(&new, path).map_err(failed(path, "replacing the note"))?;
+    written.map_err(failed(&datadir.join(NEW_NOTE), "writing the note"))?;
+    let name = path.file_name().unwrap_or_default();
+    door::rename(datadir, NEW_NOTE, name).map_err(failed(path, "replacing the note"))?;
     sync_directory_of(path)
 }

@@ -18,15 +18,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use super::durable::{make_directories, sync_directory};
+use super::durable::sync_directory;
 use super::error::{Result, failed, refused};
-use super::place::walk;
 use super::reduced_files::Reduced;
+use super::walk::walk;
+use crate::door;
 use crate::source::backup::{BackupNotes, XTRABACKUP};
 use crate::source::read_small;
 
@@ -191,7 +191,7 @@ impl FileStep {
             Self::Remove(name) => {
                 let path = datadir.join(name);
                 touch(&path);
-                match fs::remove_file(&path) {
+                match door::remove(datadir, name) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => {
                         Err(failed(&path, "removing the file")(error))
                     }
@@ -199,14 +199,14 @@ impl FileStep {
                 }
             }
             Self::Rename(from, to) => {
-                let (from, to) = (datadir.join(from), datadir.join(to));
-                if !from.exists() {
+                let path = datadir.join(from);
+                if !path.exists() {
                     return Ok(());
                 }
-                to.parent().map_or(Ok(()), |dir| make_directories(dir, datadir))?;
-                touch(&from);
-                touch(&to);
-                fs::rename(&from, &to).map_err(failed(&from, "renaming the tablespace"))
+                let renamed = door::make_parents(datadir, to).and_then(|()| door::rename(datadir, from, to));
+                touch(&path);
+                touch(&datadir.join(to));
+                renamed.map_err(failed(&path, "renaming the tablespace"))
             }
             Self::Sync => std::mem::take(touched).iter().try_for_each(|dir| sync_directory(dir)),
         }
@@ -236,6 +236,8 @@ pub(super) fn moving(table: &Path) -> PathBuf {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::fs;
+
     use super::*;
 
     fn backup() -> tempfile::TempDir {

@@ -56,10 +56,11 @@ impl Budget {
         tuning.stretch_max.unwrap_or(if self.pages < 64 << 20 { 128 << 10 } else { 512 << 10 })
     }
 
-    pub fn rewrite(&self, plan: &RecoverPlan, tuning: &Tuning) -> RewriteOptions {
+    /// How pages are written. `tag` is the one of the shadow's batches.
+    pub fn rewrite(&self, plan: &RecoverPlan, tuning: &Tuning, tag: u64) -> RewriteOptions {
         let stretch_max = self.stretch_max(tuning);
         let page = plan.spaces.values().map(|space| space.format.physical().get()).max();
-        let (stretch_max, tag) = (stretch_max.max(page.unwrap_or(0)), plan.wanted.tag());
+        let stretch_max = stretch_max.max(page.unwrap_or(0));
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         let Tuning { depth, shadow_max, overlap, .. } = *tuning;
         // Re-encrypting a page changes all its bytes, and the shadow file's copy of them takes memory too.

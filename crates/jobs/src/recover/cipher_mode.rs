@@ -1,7 +1,6 @@
 //! Determines the server's AES mode, and whether the keys are the server's. Both must be known before anything is written. The mode is not
 //! stored anywhere, but an encrypted log or any encrypted page reveals it.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use format::codec::{CipherMode, CodecError};
@@ -11,6 +10,7 @@ use format::{PageId, SpaceFormat, Verdict, verify_page};
 use super::error::{Result, failed, locked_out};
 use super::head::Head;
 use super::space::PlannedSpace;
+use crate::door;
 use crate::source::keys::SpaceKey;
 use crate::source::page::{PageAt, PageOpener};
 use crate::source::read_up_to;
@@ -61,7 +61,7 @@ pub(super) fn prove<'s>(
 /// The mode in which the tablespace's pages are encrypted; `None` if no encrypted page was found. Fails if encrypted pages were found and
 /// none of them opens.
 fn mode_of(path: &Path, format: &SpaceFormat, key: &SpaceKey) -> Result<Option<CipherMode>> {
-    let file = File::open(path).map_err(failed(path, "opening the tablespace"))?;
+    let file = door::open_file(path).map_err(failed(path, "opening the tablespace"))?;
     let len = file.metadata().map_err(failed(path, "looking at the file"))?.len();
     let pieces = len.div_ceil(PIECE as u64);
     let last = pieces.checked_sub(1).filter(|last| *last >= PIECES);

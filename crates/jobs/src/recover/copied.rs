@@ -20,6 +20,7 @@ use super::options::RecoverOptions;
 use super::outside::Outside;
 use super::place::{self, Copying, Lock};
 use super::plan::RecoverPlan;
+use super::reach::Reach;
 use super::recovered::Recovered;
 use super::run::{Run, Writing, mark_closed, open_log};
 use super::shadow::SHADOW_NAME;
@@ -54,7 +55,8 @@ pub(super) fn recover_copy(datadir: &Path, to: &Path, options: &RecoverOptions, 
     // Names that lead outside mean the copied files from here on.
     log.outside = Outside::MovedIn;
     let wanted = wanted.map_or_else(|| Wanted::read(&log, budget.plan, at_once, options.until), Ok)?;
-    let replayed = shadow::finish_interrupted(to, shadow_tag(datadir, &wanted, options, keys)?)?;
+    let tag = shadow_tag(datadir, &wanted, options, keys)?;
+    let replayed = shadow::finish_interrupted(datadir, Reach::of(to, false), tag, &[])?;
     let plan = planning::plan(to, wanted, keys)?;
     let run = Run { datadir: to, log: &log, options, keys, budget };
     let (recovered, ending) = run.change(plan, Writing::Copy)?;

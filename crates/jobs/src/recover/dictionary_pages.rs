@@ -2,7 +2,6 @@
 //!
 //! The roots of the dictionary's trees have fixed page numbers, and every other page of a tree has the tree's index id.
 
-use std::fs::File;
 use std::path::Path;
 
 use format::SpaceId;
@@ -11,6 +10,7 @@ use format::page::fil::FIL_PAGE_TYPE;
 
 use super::error::{Result, failed};
 use super::plan::RecoverPlan;
+use crate::door;
 use crate::source::read_up_to;
 
 /// Roots of SYS_COLUMNS, SYS_INDEXES and SYS_FIELDS, fixed by every server.
@@ -31,7 +31,7 @@ pub(super) fn check(datadir: &Path, plan: &RecoverPlan) -> Result<()> {
         let at = u64::from(page_no) * size as u64;
         let Some(part) = system.parts_now().into_iter().rfind(|part| part.start <= at) else { continue };
         let path = datadir.join(&part.path);
-        let page = File::open(&path).and_then(|file| read_up_to(&file, at - part.start, size));
+        let page = door::open_file(&path).and_then(|file| read_up_to(&file, at - part.start, size));
         let page = page.map_err(failed(&path, "reading the dictionary"))?;
         let is_index = be::u16_at(&page, FIL_PAGE_TYPE) == Some(FIL_PAGE_INDEX);
         let is_tree = be::u64_at(&page, PAGE_INDEX_ID).is_some_and(|tree| TREES.contains(&tree));

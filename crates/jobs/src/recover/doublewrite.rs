@@ -2,7 +2,7 @@
 //! files for it.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufReader, Read};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -15,6 +15,7 @@ use format::{Lsn, PageId, PageNo, SpaceFormat, SpaceId, Verdict, verify_page};
 
 use super::error::{Result, failed};
 use super::system::SystemFiles;
+use crate::door;
 use crate::source::page::{PageAt, PageOpener};
 
 /// Copies in the doublewrite area: one slot per page, with the slot's own page number.
@@ -126,7 +127,7 @@ pub(super) fn forget_in_files(datadir: &Path, system: &SpaceFormat, end: Lsn) ->
     let size = system.logical().bytes();
     for path in files_in(datadir, size)? {
         let wipe = || {
-            let file = File::options().write(true).open(&path)?;
+            let file = door::change(datadir, path.file_name().unwrap_or_default())?;
             each_slot(&path, size, |slot, at| {
                 let is_later = be::u64_at(slot, FIL_PAGE_LSN).is_some_and(|copied| copied > end.0);
                 if is_later { file.write_all_at(&vec![0; size], at) } else { Ok(()) }
@@ -141,7 +142,7 @@ pub(super) fn forget_in_files(datadir: &Path, system: &SpaceFormat, end: Lsn) ->
 /// Passes on each whole slot of a doublewrite file with its offset. Not all at once: the files have as many slots as the server was told, and
 /// few of them are in use.
 fn each_slot(path: &Path, size: usize, mut take: impl FnMut(&[u8], u64) -> io::Result<()>) -> io::Result<()> {
-    let (file, mut slot) = (File::open(path)?, vec![0; size]);
+    let (file, mut slot) = (door::open_file(path)?, vec![0; size]);
     let mut file = BufReader::with_capacity(READ_SIZE, file);
     for at in (0..).step_by(size) {
         match file.read_exact(&mut slot) {

@@ -1,23 +1,21 @@
 //! Names, owners and modes of files created in a datadir: the server must be able to use them, and a crash must not lose them.
 
-use std::fs::{self, Metadata};
-use std::io;
-use std::os::unix::fs::{MetadataExt, chown};
+use std::fs::{self, File, Metadata};
 use std::path::Path;
 
 use super::error::{Result, failed};
+use crate::door;
 
-/// Gives a new file or directory the owner and mode of the one it copies or accompanies, so that the server can use it.
+/// Gives a new file or directory the owner and mode of the one it copies or accompanies, so that the server can use it. Not through a link:
+/// that would give away what the link leads to.
 pub(crate) fn make_like(made: &Path, like: &Metadata) -> Result<()> {
-    let own = fs::metadata(made).map_err(failed(made, "looking at the file"))?;
-    if (own.uid(), own.gid()) != (like.uid(), like.gid()) {
-        match chown(made, Some(like.uid()), Some(like.gid())) {
-            // Only root can give files away; any other user keeps the file.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-            other => other.map_err(failed(made, "giving the file its owner"))?,
-        }
-    }
-    fs::set_permissions(made, like.permissions()).map_err(failed(made, "giving the file its mode"))
+    let file = door::open_made(made).map_err(failed(made, "looking at the file"))?;
+    door::give(&file, like).map_err(failed(made, "giving the file its owner and mode"))
+}
+
+/// Gives a new file the owner and mode of the one it copies or accompanies. `path` is its name, for errors.
+pub(super) fn give(made: &File, path: &Path, like: &Metadata) -> Result<()> {
+    door::give(made, like).map_err(failed(path, "giving the file its owner and mode"))
 }
 
 /// Creates missing directories durably, as the datadir's owner would.
@@ -46,7 +44,7 @@ pub(super) fn sync_directory(dir: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     use super::*;
 

@@ -8,7 +8,6 @@
 //! possible. For the same reason, doublewrite copies later than the end are wiped. With an archive, the datadir's own log, which ends
 //! earlier, is replaced.
 
-use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -16,11 +15,12 @@ use format::Lsn;
 use format::keyring::KeyStore;
 use rustix::fs::{FallocateFlags, fallocate};
 
-use super::durable::{make_like, sync_directory_of};
+use super::durable::{give, sync_directory_of};
 use super::error::{RecoverError, Result, failed};
 use super::log::{RedoLog, Vendor};
 use super::plan::RecoverPlan;
 use super::wanted::Wanted;
+use crate::door;
 
 /// A new log's name until it is in place: servers use it for their own unfinished logs and remove such files.
 const NEW_LOG: &str = "ib_logfile101";
@@ -76,12 +76,14 @@ impl Ending {
 
 /// Replaces a log file, atomically, with one of `size` bytes that starts with `bytes` and is otherwise empty.
 pub(super) fn replace(path: &Path, bytes: &[u8], size: u64) -> Result<()> {
-    // If the name is a link, replace its target, not the link.
-    let old = fs::canonicalize(path).map_err(failed(path, "looking for the redo log"))?;
-    let like = fs::metadata(&old).map_err(failed(&old, "looking at the redo log"))?;
-    let new = old.with_file_name(NEW_LOG);
-    let file = File::create(&new).map_err(failed(&new, "making the new redo log"))?;
-    make_like(&new, &like)?;
+    let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(RecoverError::Internal("the redo log has no name"));
+    };
+    // Through a link this would write beside its target, which is anywhere.
+    let old = door::read(dir, name).and_then(|old| old.metadata());
+    let (like, new) = (old.map_err(failed(path, "looking at the redo log"))?, path.with_file_name(NEW_LOG));
+    let file = door::replace(dir, NEW_LOG).map_err(failed(&new, "making the new redo log"))?;
+    give(&file, &new, &like)?;
     let write = || {
         // If space cannot be reserved, the file has its length anyway.
         if size > 0 && fallocate(&file, FallocateFlags::empty(), 0, size) == Err(rustix::io::Errno::NOSPC) {
@@ -92,6 +94,6 @@ pub(super) fn replace(path: &Path, bytes: &[u8], size: u64) -> Result<()> {
         file.sync_all()
     };
     write().map_err(failed(&new, "writing the new redo log"))?;
-    fs::rename(&new, &old).map_err(failed(&old, "replacing the redo log"))?;
-    sync_directory_of(&old)
+    door::rename(dir, NEW_LOG, name).map_err(failed(path, "replacing the redo log"))?;
+    sync_directory_of(path)
 }

@@ -1,7 +1,7 @@
 //! Copies one file: with its holes, without copying where the file system can share blocks, and with its checksum if somebody compares it.
 //! Or only sums it up.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{SeekFrom, ioctl_ficlone};
 use rustix::io::Errno;
 
-use super::durable::make_like;
 use super::error::{Result, failed};
+use crate::door;
 use crate::source::ahead::each_piece;
 use crate::source::crc32c::Crc32c;
-use crate::source::{has_holes, read_into};
+use crate::source::{has_holes, read_into, read_up_to};
 
 /// Files up to this size are copied by the system, bytes.
 const AT_ONCE: u64 = 1 << 20;
@@ -25,17 +25,37 @@ const PIECE: usize = 1 << 20;
 /// Sums up a file's content, if that is asked for.
 type Sum = Option<Crc32c>;
 
-/// Copies a file with its owner and mode. Returns the CRC-32C of its content if `is_summed`. A large file fails soon after `stop` is set.
-pub(crate) fn copy_file(from: &Path, to: &Path, is_summed: bool, stop: &AtomicBool) -> Result<Option<u32>> {
-    let like = fs::metadata(from).map_err(failed(from, "looking at the file"))?;
+/// Copies the file `name` of a set to `target`, beneath the directory `to`, with its owner and mode. Returns the CRC-32C of its content if
+/// `is_summed`. A large file fails soon after `stop` is set.
+pub(crate) fn copy_file(
+    (from, name): (&Path, &Path),
+    (to, target): (&Path, &Path),
+    is_summed: bool,
+    stop: &AtomicBool,
+) -> Result<Option<u32>> {
+    let path = from.join(name);
+    let source = door::source(from, name).map_err(failed(&path, "opening the file"))?;
+    copy_opened((&source, &path), (to, target), is_summed, stop)
+}
+
+/// [`copy_file`] of an open file.
+pub(super) fn copy_opened(
+    from: (&File, &Path),
+    (to, target): (&Path, &Path),
+    is_summed: bool,
+    stop: &AtomicBool,
+) -> Result<Option<u32>> {
+    let (source, path) = from;
+    let like = source.metadata().map_err(failed(path, "looking at the file"))?;
     let mut sum = is_summed.then(Crc32c::new);
+    let made = door::create(to, target).map_err(failed(&to.join(target), "making the file"))?;
     let copied = match like.len() {
-        _ if has_holes(&like) => copy_sparse(from, to, &mut sum),
-        len if len > AT_ONCE => copy_ahead((from, len), to, &mut sum, stop),
-        _ => copy_at_once(from, to, &mut sum),
+        _ if has_holes(&like) => copy_sparse(source, &made, &mut sum),
+        len if len > AT_ONCE => copy_ahead((source, path, len), &made, &mut sum, stop),
+        len => copy_range(source, &made, 0..len, &mut sum),
     };
-    copied.map_err(failed(from, "copying the file"))?;
-    make_like(to, &like)?;
+    copied.map_err(failed(path, "copying the file"))?;
+    door::give(&made, &like).map_err(failed(&to.join(target), "giving the file its owner and mode"))?;
     Ok(sum.map(|sum| sum.value()))
 }
 
@@ -43,10 +63,10 @@ pub(crate) fn copy_file(from: &Path, to: &Path, is_summed: bool, stop: &AtomicBo
 pub(super) fn sum_file(path: &Path, stop: &AtomicBool) -> Result<u32> {
     let mut sum = Crc32c::new();
     let mut read = || {
-        let file = File::open(path)?;
+        let file = door::open_file(path)?;
         let len = file.metadata()?.len();
         if len <= AT_ONCE {
-            sum.add(&fs::read(path)?);
+            sum.add(&read_up_to(&file, 0, AT_ONCE as usize)?);
             return Ok(());
         }
         let take = &mut |_, bytes: &[u8]| {
@@ -65,18 +85,15 @@ fn go_on(stop: &AtomicBool) -> io::Result<()> {
     if stop.load(Ordering::Relaxed) { Err(io::Error::other("it was stopped")) } else { Ok(()) }
 }
 
-fn copy_at_once(from: &Path, to: &Path, sum: &mut Sum) -> io::Result<()> {
-    let Some(sum) = sum else { return fs::copy(from, to).map(drop) };
-    let bytes = fs::read(from)?;
-    sum.add(&bytes);
-    File::create_new(to)?.write_all_at(&bytes, 0)
-}
-
 /// Copies a large file. The system itself would read it with little ahead, and a device that can do more would wait.
-fn copy_ahead((from, len): (&Path, u64), to: &Path, sum: &mut Sum, stop: &AtomicBool) -> io::Result<()> {
-    let (source, target) = (File::open(from)?, File::create_new(to)?);
+fn copy_ahead(
+    (source, from, len): (&File, &Path, u64),
+    target: &File,
+    sum: &mut Sum,
+    stop: &AtomicBool,
+) -> io::Result<()> {
     // On XFS and Btrfs both files have the same blocks until one is written to. Elsewhere this fails, and changes nothing.
-    let is_shared = ioctl_ficlone(&target, &source).is_ok();
+    let is_shared = ioctl_ficlone(target, source).is_ok();
     if is_shared && sum.is_none() {
         return Ok(());
     }
@@ -85,24 +102,23 @@ fn copy_ahead((from, len): (&Path, u64), to: &Path, sum: &mut Sum, stop: &Atomic
         sum.iter_mut().for_each(|sum| sum.add(bytes));
         if is_shared { Ok(()) } else { target.write_all_at(bytes, offset) }
     };
-    each_piece((&source, from), len, take, |error| error)
+    each_piece((source, from), len, take, |error| error)
 }
 
 /// Copies a file and keeps its holes: without them a page_compressed tablespace would take several times its space.
-fn copy_sparse(from: &Path, to: &Path, sum: &mut Sum) -> io::Result<()> {
-    let (source, target) = (File::open(from)?, File::create_new(to)?);
+fn copy_sparse(source: &File, target: &File, sum: &mut Sum) -> io::Result<()> {
     let len = source.metadata()?.len();
     target.set_len(len)?;
     let mut at = 0;
     while at < len {
-        let start = match rustix::fs::seek(&source, SeekFrom::Data(at)) {
+        let start = match rustix::fs::seek(source, SeekFrom::Data(at)) {
             Ok(start) => start,
             Err(Errno::NXIO) => len, // Only a hole is left.
             Err(error) => return Err(error.into()),
         };
         sum.iter_mut().for_each(|sum| sum.add_hole(start));
-        at = if start < len { rustix::fs::seek(&source, SeekFrom::Hole(start))? } else { len };
-        copy_range(&source, &target, start..at, sum)?;
+        at = if start < len { rustix::fs::seek(source, SeekFrom::Hole(start))? } else { len };
+        copy_range(source, target, start..at, sum)?;
     }
     Ok(())
 }
@@ -130,6 +146,7 @@ fn copy_range(mut source: &File, mut target: &File, range: Range<u64>, sum: &mut
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::MetadataExt;
 
     use format::page::checksum::crc32c;
@@ -138,9 +155,11 @@ mod tests {
 
     /// Copies a file with and without a checksum. Both copies must be equal to it.
     fn copied(from: &Path, bytes: &[u8]) {
-        let to = from.with_extension("copy");
+        let to = from.with_file_name("from.copy");
         for is_summed in [false, true] {
-            let sum = copy_file(from, &to, is_summed, &AtomicBool::new(false)).expect("copied");
+            let dir = from.parent().expect("a directory");
+            let [name, new] = ["from", "from.copy"].map(Path::new);
+            let sum = copy_file((dir, name), (dir, new), is_summed, &AtomicBool::new(false)).expect("copied");
             assert!(fs::read(&to).expect("read") == bytes, "{}", bytes.len());
             assert_eq!(sum, is_summed.then(|| crc32c(bytes)), "{}", bytes.len());
             assert_eq!(sum_file(&to, &AtomicBool::new(false)).expect("read"), crc32c(bytes), "{}", bytes.len());
@@ -186,7 +205,8 @@ mod tests {
         let from = dir.path().join("from");
         fs::write(&from, vec![1; 3 << 20]).expect("written");
         let stop = AtomicBool::new(true);
-        let stopped = copy_file(&from, &dir.path().join("to"), false, &stop);
+        let [name, new] = ["from", "to"].map(Path::new);
+        let stopped = copy_file((dir.path(), name), (dir.path(), new), false, &stop);
         assert!(stopped.is_err_and(|error| error.to_string().contains("was stopped")));
         assert!(sum_file(&from, &stop).is_err_and(|error| error.to_string().contains("was stopped")));
     }

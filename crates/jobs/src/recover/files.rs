@@ -1,10 +1,8 @@
 //! The tablespaces' files: renamed, created and resized as the log says, then opened.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,12 +11,14 @@ use flow::rewrite::RewriteTarget;
 use flow::{DIRECT_ALIGN, Descriptors, FileHandle, FileId, PageCache};
 use format::{PageId, SpaceFormat, SpaceId};
 
-use super::durable::{make_directories, make_like, sync_directory_of};
+use super::durable::{give, sync_directory_of};
 use super::error::{Result, failed, refused};
 use super::open_files::descriptors;
-use super::outside::{self, Outside};
+use super::outside;
 use super::plan::RecoverPlan;
+use super::reach::Reach;
 use super::space::{PlannedSpace, SpacePart};
+use crate::door;
 
 /// Extension of a file renamed for a moment to free its name for another.
 const ASIDE: &str = "innokit-aside";
@@ -76,7 +76,7 @@ impl Files {
                 let mut handle = None;
                 // A file with the name of a new tablespace is another's, and will be renamed or removed.
                 if path.exists() && !space.is_new {
-                    let file = File::open(&path).map_err(failed(&path, "opening the tablespace"))?;
+                    let file = door::open_file(&path).map_err(failed(&path, "opening the tablespace"))?;
                     end = part.start + len_of(&file, &path)?;
                     handle = Some(Opened::of(&file, &path)?.keep(&open, &path, &handle_of(file, space, false), false));
                 }
@@ -88,12 +88,13 @@ impl Files {
     }
 
     /// Renames, creates and resizes the files, and opens them for writing; those of a copy in the page cache, if they are still there.
-    pub fn as_they_should_be(datadir: &Path, plan: &RecoverPlan, is_copy: bool, done: &mut Done) -> Result<Self> {
+    pub fn as_they_should_be(reach: Reach<'_>, plan: &RecoverPlan, is_copy: bool, done: &mut Done) -> Result<Self> {
+        let datadir = reach.datadir;
+        reach.check(plan)?;
         for name in &plan.dropped {
-            let path = datadir.join(name);
-            fs::remove_file(&path).map_err(failed(&path, "removing the dropped tablespace"))?;
+            door::remove(datadir, name).map_err(failed(&datadir.join(name), "removing the dropped tablespace"))?;
         }
-        rename_all(datadir, plan, done)?;
+        rename_all(reach, plan, done)?;
         let (mut files, open) = (Self::default(), descriptors());
         let system = datadir.join("ibdata1");
         let of_server = fs::metadata(&system).map_err(failed(&system, "looking at the file"))?;
@@ -102,15 +103,14 @@ impl Files {
             let count = parts.len();
             for (part, is_last) in parts.into_iter().zip((1..).map(|number| number == count)) {
                 let path = datadir.join(&part.path);
-                let is_there = path.exists();
+                let is_there = fs::symlink_metadata(&path).is_ok();
                 if space.is_new {
-                    outside::prepare(datadir, &part.path)?;
+                    outside::link(datadir, &part.path)?;
                     done.made += 1;
                 }
-                let file = File::options().read(true).write(true).create(space.is_new).truncate(false).open(&path);
-                let file = file.map_err(failed(&path, "opening the tablespace"))?;
+                let file = if space.is_new && !is_there { reach.make(&part.path) } else { reach.change(&part.path) }?;
                 if space.is_new && !is_there {
-                    make_like(&path, &of_server)?;
+                    give(&file, &path, &of_server)?;
                     sync_directory_of(&path)?;
                 }
                 if is_last && space.needs_resizing(part.start + len_of(&file, &path)?) {
@@ -210,21 +210,9 @@ fn len_of(file: &File, path: &Path) -> Result<u64> {
     Ok(file.metadata().map_err(failed(path, "looking at the file"))?.len())
 }
 
-/// A file that an interrupted run named, if it exists.
-pub(super) fn resolve(
-    (datadir, open): (&Path, &Arc<Descriptors>),
-    outside: Outside,
-    name: &[u8],
-    number: u32,
-) -> Option<RewriteTarget> {
-    let path = datadir.join(outside.path_of(Path::new(OsStr::from_bytes(name)))?);
-    let file = File::options().read(true).write(true).open(&path).ok()?;
-    let handle = open.keep(&path, &FileHandle::of_file(file, false), true);
-    Some(RewriteTarget { file: FileId(number), handle, name: name.to_vec() })
-}
-
 /// Renames the files in an order that works: a file may have to wait until another gives up its name.
-fn rename_all(datadir: &Path, plan: &RecoverPlan, done: &mut Done) -> Result<()> {
+fn rename_all(reach: Reach<'_>, plan: &RecoverPlan, done: &mut Done) -> Result<()> {
+    let datadir = reach.datadir;
     let renames = plan.spaces.values().filter_map(|space| Some((space.renamed_from.clone()?, space.path.clone())));
     let mut left: Vec<_> = renames.collect();
     while !left.is_empty() {
@@ -236,19 +224,12 @@ fn rename_all(datadir: &Path, plan: &RecoverPlan, done: &mut Done) -> Result<()>
                 return refused("the log renames tablespaces in a circle");
             };
             let aside = from.with_extension(ASIDE);
-            let old = datadir.join(std::mem::replace(from, aside.clone()));
-            fs::rename(&old, datadir.join(aside)).map_err(failed(&old, "renaming the tablespace"))?;
+            reach.rename(&std::mem::replace(from, aside.clone()), &aside)?;
             continue;
         };
         let (from, to) = (&from, &to);
         outside::relink(datadir, from, to)?;
-        let (from, to) = (datadir.join(from), datadir.join(to));
-        if let Some(dir) = to.parent() {
-            make_directories(dir, datadir)?;
-        }
-        fs::rename(&from, &to).map_err(failed(&from, "renaming the tablespace"))?;
-        sync_directory_of(&from)?;
-        sync_directory_of(&to)?;
+        reach.rename(from, to)?;
         done.renamed += 1;
     }
     Ok(())

@@ -1,6 +1,5 @@
 //! Page 0 of a file, and the tablespace's format from it.
 
-use std::fs::File;
 use std::path::Path;
 
 use format::bytes::be;
@@ -8,6 +7,7 @@ use format::page::fil::FIL_PAGE_LSN;
 use format::{Lsn, PageId, PageNo, PageSize, SpaceFormat, Verdict, verify_page};
 
 use super::error::{Result, failed};
+use crate::door;
 use crate::source::read_up_to;
 
 /// The head of a file with a sound page 0.
@@ -22,13 +22,13 @@ pub(super) struct Head {
 impl Head {
     /// Reads the head of the file; `None` if page 0 is not sound.
     pub fn read(path: &Path) -> Result<Option<Self>> {
-        let bytes = File::open(path).and_then(|file| read_up_to(&file, 0, PageSize::MAX.bytes()));
+        let bytes = door::open_file(path).and_then(|file| read_up_to(&file, 0, PageSize::MAX.bytes()));
         Ok(Self::parse(&bytes.map_err(failed(path, "reading the first page"))?))
     }
 
     /// The format that a torn page 0 states, if it is one.
     pub fn format_of_torn(path: &Path) -> Result<Option<SpaceFormat>> {
-        let bytes = File::open(path).and_then(|file| read_up_to(&file, 0, PageSize::MAX.bytes()));
+        let bytes = door::open_file(path).and_then(|file| read_up_to(&file, 0, PageSize::MAX.bytes()));
         Ok(SpaceFormat::from_page0(&bytes.map_err(failed(path, "reading the first page"))?).ok())
     }
 

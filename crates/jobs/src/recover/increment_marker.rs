@@ -1,7 +1,6 @@
 //! Marks a full backup while an increment is being merged into it: until the merge is done, its files match neither backup.
 
 use std::fmt;
-use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -9,6 +8,7 @@ use format::Lsn;
 
 use super::durable::sync_directory_of;
 use super::error::{Result, failed, refused};
+use crate::door;
 use crate::source::backup::BackupNotes;
 use crate::source::read_small;
 
@@ -60,7 +60,7 @@ pub(super) fn read(datadir: &Path) -> Result<Option<Lsns>> {
 
 pub(super) fn write(datadir: &Path, lsns: Lsns) -> Result<()> {
     let path = datadir.join(MARKER);
-    let written = File::create(&path).and_then(|mut file| {
+    let written = door::replace(datadir, MARKER).and_then(|mut file| {
         writeln!(file, "{} {} {}", lsns.from.0, lsns.to.0, lsns.last.0)?;
         file.write_all(MARKER_TEXT.as_bytes())?;
         file.sync_all()
@@ -71,7 +71,7 @@ pub(super) fn write(datadir: &Path, lsns: Lsns) -> Result<()> {
 
 pub(super) fn remove(datadir: &Path) -> Result<()> {
     let path = datadir.join(MARKER);
-    fs::remove_file(&path).map_err(failed(&path, "removing the file"))?;
+    door::remove(datadir, MARKER).map_err(failed(&path, "removing the file"))?;
     sync_directory_of(&path)
 }
 

@@ -52,6 +52,7 @@ mod place;
 mod plan;
 mod planning;
 mod prefetch;
+mod reach;
 mod recovered;
 mod reduced_files;
 mod rest;
@@ -70,9 +71,11 @@ mod unfinished;
 mod until;
 mod voids;
 mod waiting;
+mod walk;
 mod wanted;
 mod warm;
 
+use std::fs;
 use std::path::Path;
 
 use flow::lock::Sharing;
@@ -96,17 +99,20 @@ pub(crate) use self::log_names::LogNames;
 pub(crate) use self::moment::prove_archive;
 use self::moment::{shadow_tag, with_lsn_of};
 pub use self::options::RecoverOptions;
+pub(crate) use self::outside::{refuse as refuse_outside, settle_links};
+#[doc(hidden)]
+pub use self::place::copy as copy_datadir;
 pub(crate) use self::place::is_free;
 use self::place::{Copying, Lock};
-#[doc(hidden)]
-pub use self::place::{copy as copy_datadir, walk as walk_datadir};
 use self::prefetch::Prefetcher;
+use self::reach::Reach;
 pub use self::recovered::Recovered;
 use self::run::{Run, Writing, mark_closed, open_log};
 pub use self::shadow::SHADOW_NAME;
 #[doc(hidden)]
 pub use self::simulated::Simulated;
 pub(crate) use self::some::recover_some;
+use self::survey::Survey;
 pub(crate) use self::taken::Taken;
 #[doc(hidden)]
 pub use self::timed::{Clocked, on_clock};
@@ -114,6 +120,8 @@ pub use self::tuning::Tuning;
 use self::tuning::engine;
 pub(crate) use self::unfinished::{discard, mark as mark_unfinished, occupied, refuse as refuse_unfinished};
 pub use self::waiting::Waiting;
+#[doc(hidden)]
+pub use self::walk::walk as walk_datadir;
 use self::wanted::Wanted;
 use crate::binlog_at::binlog_at;
 use crate::manifest;
@@ -259,7 +267,7 @@ fn dry_run(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<
     }
     Ending::of(&log, &plan, keys)?;
     let (files, done) = Files::as_they_are(datadir, &plan)?;
-    let mut work = Work::new(&plan, &files, engine(), Safety::NothingIsWritten, budget.rewrite(&plan, &tuning))?;
+    let mut work = Work::new(&plan, &files, engine(), Safety::NothingIsWritten, budget.rewrite(&plan, &tuning, 0))?;
     work.restore()?;
     work.run(&log, budget.redo(&plan), None)?;
     let pages_to_load = if options.warm { warm::pages(&plan).count() as u64 } else { 0 };
@@ -269,14 +277,23 @@ fn dry_run(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<
 fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<Recovered> {
     let _lock = Lock::take(datadir, Sharing::Exclusive)?;
     let taken = Taken::to_compare(datadir, options)?;
+    if options.is_fresh {
+        // What the set calls outside is another server's, on this host.
+        outside::mark(datadir)?;
+    }
     let log = open_log(datadir, true, options, keys)?;
+    if options.is_fresh && log.backup.is_none() {
+        outside::settle_links(datadir)?;
+    }
     let (budget, prefetcher) = begin(datadir, &log, options);
     let at_once = budget.at_once(options.round);
     let read = || Wanted::read_beside(&log, budget.plan, at_once, options.until, prefetcher.as_ref());
     let wanted = taken.as_ref().map_or_else(read, |taken| taken.compare_beside(read))?;
     unfinished::mark_or_refuse(datadir, options.redo.is_some() || options.is_fresh)?;
-    let replayed = shadow::finish_interrupted(datadir, shadow_tag(datadir, &wanted, options, keys)?)?;
+    let reach = Reach::of(datadir, options.outside);
+    let replayed = finish_interrupted(reach, &wanted, options, keys)?;
     let plan = planning::plan(datadir, wanted, keys)?;
+    reach.check(&plan)?;
     // Files outside are not part of a copy.
     let is_copy = options.is_fresh && plan.outside.is_empty();
     // From here on, files change, and those of a backup no longer match its manifest.
@@ -291,11 +308,22 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
         ending.write(&log, Lsn(recovered.end_lsn))?;
     }
     if options.is_fresh {
+        outside::refuse_left(datadir, keys)?;
         place::sync(datadir)?;
     }
     mark_closed(datadir)?;
     let files_compared = taken.map_or(0, |taken| taken.compared());
     Ok(Recovered { pieces_replayed: replayed, files_compared, ..recovered })
+}
+
+/// Finishes the writes of an interrupted run in place.
+fn finish_interrupted(reach: Reach<'_>, wanted: &Wanted, options: &RecoverOptions, keys: &KeyStore) -> Result<u64> {
+    let datadir = reach.datadir;
+    if fs::symlink_metadata(datadir.join(SHADOW_NAME)).is_err() {
+        return Ok(0);
+    }
+    let outside = if options.outside { Survey::take(datadir, wanted, keys)?.outside } else { Vec::new() };
+    shadow::finish_interrupted(datadir, reach, shadow_tag(datadir, wanted, options, keys)?, &outside)
 }
 
 /// Divides the memory, and begins to read pages early if they are certain to be the same later: if nothing else writes to files before.

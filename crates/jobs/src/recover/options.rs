@@ -22,6 +22,9 @@ pub struct RecoverOptions {
     /// until it is recovered, and made again if that is interrupted.
     #[doc(hidden)]
     pub is_fresh: bool,
+    /// In place, write to tablespaces outside of the datadir too, and through links in it. Otherwise they are refused if the log changes
+    /// them. A copy gets them inside.
+    pub outside: bool,
     /// Do everything except write.
     pub dry_run: bool,
     /// End with the last mini-transaction that ends at or before this LSN, as if the server had died there. Refused if the files already
@@ -56,6 +59,7 @@ impl Default for RecoverOptions {
             compare: false,
             increments,
             is_fresh: false,
+            outside: false,
             dry_run: false,
             until: None,
             redo: None,

@@ -6,18 +6,23 @@
 //! writing to those would destroy someone else's data. So a copy created by us has these files inside, where the server finds a table
 //! without a link file. It also has a marker: while that is there, a log name that leads outside means the file inside.
 
-use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use format::keyring::KeyStore;
 
-use super::durable::{make_directories, make_like, sync_directory_of};
+use super::durable::sync_directory_of;
 use super::error::{Result, failed, refused};
+use super::walk::walk;
+use crate::door;
+use crate::source::backup::BackupNotes;
 use crate::source::catalog::outside_of_mysql;
+use crate::source::datadir::link_target;
 use crate::source::identity_of;
+use crate::source::name::NameHint;
 
 /// Marks a copy that has the original's outside files inside.
 pub(super) const MARKER: &str = "innokit-recover.moved";
@@ -83,61 +88,104 @@ pub(super) fn inside(path: &Path) -> Option<PathBuf> {
     Some(Path::new(path.parent()?.file_name()?).join(path.file_name()?))
 }
 
-fn link_of(datadir: &Path, path: &Path) -> Option<PathBuf> {
-    path.is_absolute().then(|| inside(path).map(|path| datadir.join(path).with_extension("isl"))).flatten()
-}
-
-/// Creates a tablespace's directory and, for a file outside, its link file in the datadir. Call it before creating the file.
-pub(super) fn prepare(datadir: &Path, path: &Path) -> Result<()> {
-    if let Some(dir) = datadir.join(path).parent() {
-        make_directories(dir, datadir)?;
-    }
-    link(datadir, path)
+/// The link file of a file outside, relative to the datadir.
+fn link_of(path: &Path) -> Option<PathBuf> {
+    path.is_absolute().then(|| inside(path).map(|path| path.with_extension("isl"))).flatten()
 }
 
 /// Updates a tablespace's link files for a rename. Call it before the rename.
 pub(super) fn relink(datadir: &Path, from: &Path, to: &Path) -> Result<()> {
     link(datadir, to)?;
-    let old = link_of(datadir, from).filter(|old| Some(old) != link_of(datadir, to).as_ref());
-    match old.map(|old| (fs::remove_file(&old), old)) {
-        Some((Err(error), old)) if error.kind() != io::ErrorKind::NotFound => {
-            Err(failed(&old, "removing the link file")(error))
-        }
-        Some((_, old)) => sync_directory_of(&old),
-        None => Ok(()),
-    }
+    let Some(old) = link_of(from).filter(|old| Some(old) != link_of(to).as_ref()) else { return Ok(()) };
+    let path = datadir.join(&old);
+    door::remove(datadir, &old).map_err(failed(&path, "removing the link file"))?;
+    sync_directory_of(&path)
 }
 
-fn link(datadir: &Path, path: &Path) -> Result<()> {
-    let Some(link) = link_of(datadir, path) else { return Ok(()) };
-    let like = datadir.join("ibdata1");
+/// Creates the link file of a tablespace outside. Call it before creating that file.
+pub(super) fn link(datadir: &Path, path: &Path) -> Result<()> {
+    let Some(link) = link_of(path) else { return Ok(()) };
+    let (like, link_path) = (datadir.join("ibdata1"), datadir.join(&link));
     let like = fs::metadata(&like).map_err(failed(&like, "looking at the file"))?;
-    if let Some(dir) = link.parent() {
-        make_directories(dir, datadir)?;
-    }
-    let file = File::create(&link).and_then(|mut file| {
+    let written = door::make_parents(datadir, &link).and_then(|()| {
+        let mut file = door::replace(datadir, &link)?;
         file.write_all(path.as_os_str().as_bytes())?;
+        door::give(&file, &like)?;
         file.sync_all()
     });
-    file.map_err(failed(&link, "writing the link file"))?;
-    make_like(&link, &like)?;
-    sync_directory_of(&link)
+    written.map_err(failed(&link_path, "writing the link file"))?;
+    sync_directory_of(&link_path)
 }
 
 /// Marks a copy as having outside files inside.
 pub(super) fn mark(copy: &Path) -> Result<()> {
-    let path = copy.join(MARKER);
-    fs::write(&path, MARKER_TEXT).map_err(failed(&path, "writing the file"))
+    let written = door::replace(copy, MARKER).and_then(|mut file| file.write_all(MARKER_TEXT.as_bytes()));
+    written.map_err(failed(&copy.join(MARKER), "writing the file"))
 }
 
 /// Removes the marker. Once its log is closed, a copy is an ordinary datadir.
 pub(super) fn unmark(datadir: &Path) -> Result<()> {
     let path = datadir.join(MARKER);
-    match fs::remove_file(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(failed(&path, "removing the file")(error)),
-        Ok(()) => sync_directory_of(&path),
+    door::remove(datadir, MARKER).map_err(failed(&path, "removing the file"))?;
+    sync_directory_of(&path)
+}
+
+/// Removes the link files of a copy that has their tables inside: a server on it would open the original's files by them. Fails if a table
+/// is not inside.
+pub(crate) fn settle_links(copy: &Path) -> Result<()> {
+    let (mut left, mut spent) = (BTreeSet::new(), Vec::new());
+    each_link(copy, &mut |link| {
+        let table = link.with_extension("ibd");
+        if fs::symlink_metadata(copy.join(&table)).is_ok() {
+            spent.push(link.to_path_buf());
+        } else {
+            let target = link_target(&copy.join(link)).unwrap_or_default();
+            left.insert(format!("{} ({})", link.with_extension("").display(), target.display()));
+        }
+    })?;
+    if !left.is_empty() {
+        let list: Vec<String> = left.into_iter().collect();
+        return refused(format!(
+            "tables are missing in the backup, because they are outside of the datadir that it was taken from: {}; restore from the directory \
+             (recover --to, restore --to), or copy their files into the backup, into the places of the link files (.isl)",
+            list.join(", ")
+        ));
     }
+    spent
+        .iter()
+        .try_for_each(|link| door::remove(copy, link).map_err(failed(&copy.join(link), "removing the link file")))
+}
+
+/// Fails if a set has tables outside: once it is the datadir of a server, that server would open them where they are.
+pub(crate) fn refuse(set: &Path, keys: &KeyStore) -> Result<()> {
+    if Outside::of(set) == Outside::MovedIn || BackupNotes::of(set).is_some() {
+        return Ok(());
+    }
+    let mut tables = BTreeSet::new();
+    each_link(set, &mut |link| {
+        let target = link_target(&set.join(link)).unwrap_or_default();
+        tables.insert(format!("{} ({})", link.with_extension("").display(), target.display()));
+    })?;
+    tables.extend(outside_of_mysql(set, keys).unwrap_or_default().iter().map(|path| path.display().to_string()));
+    if tables.is_empty() {
+        return Ok(());
+    }
+    let list: Vec<String> = tables.into_iter().collect();
+    refused(format!(
+        "tables are outside of the backup's directory and may be another server's: {}; leave out --move, and the copy gets them inside, or say \
+         --with-outside to recover them where they are",
+        list.join(", ")
+    ))
+}
+
+/// Passes on the link files of a datadir, by relative name.
+fn each_link(datadir: &Path, visit: &mut dyn FnMut(&Path)) -> Result<()> {
+    walk(datadir, &mut |name, metadata| {
+        if metadata.is_file() && NameHint::of(name) == NameHint::Link {
+            visit(name);
+        }
+        Ok(())
+    })
 }
 
 /// Fails if a process has one of the files open. Servers lock only their own datadir, and this may be a copy of it.
@@ -163,6 +211,8 @@ pub(super) fn refuse_open(paths: &[PathBuf]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
 
     #[test]

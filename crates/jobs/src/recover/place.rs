@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::num::NonZero;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -15,11 +14,14 @@ use flow::lock::{Sharing, try_lock};
 use flow::{WorkList, run_workers};
 
 use super::beside::beside;
-use super::durable::{make_directories, make_like};
+use super::durable::make_directories;
 use super::error::{RecoverError, Result, failed, refused};
-use super::file_copy::copy_file;
+use super::file_copy::{copy_file, copy_opened};
+use super::shadow::SHADOW_NAME;
 use super::taken::Taken;
+use super::walk::walk;
 use super::{outside, unfinished};
+use crate::door;
 use crate::source::backup::BackupNotes;
 use crate::source::log_name::{REDO_DIR, is_of_log};
 use crate::source::name::{NameHint, places_inside};
@@ -30,8 +32,6 @@ const LOCKED: [&str; 2] = ["aria_log_control", "ibdata1"];
 /// How often to try for a held lock: for one second in all.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
-/// The file system checker's directory, which only root can read. No server uses it.
-const LOST: &str = "lost+found";
 
 /// Keeps servers off a datadir: they take the same locks, and hold them while they run.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Lock {
         let mut files = Vec::new();
         for name in LOCKED {
             let path = datadir.join(name);
-            let file = match File::options().read(true).write(sharing == Sharing::Exclusive).open(&path) {
+            let file = match door::open_to_lock(&path, sharing == Sharing::Exclusive) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(failed(&path, "opening the file")(error)),
@@ -69,49 +69,6 @@ fn lock_soon(file: &File, sharing: Sharing) -> io::Result<bool> {
         thread::sleep(LOCK_PAUSE);
     }
     try_lock(file, sharing)
-}
-
-/// Passes everything below a datadir to `visit`, by relative name, a directory before its content. Follows links, except back to an
-/// enclosing directory, and skips dangling ones.
-///
-/// # Errors
-/// A directory cannot be read, or `visit` fails.
-pub fn walk(datadir: &Path, visit: &mut dyn FnMut(&Path, &Metadata) -> Result<()>) -> Result<()> {
-    let root = fs::metadata(datadir).map_err(failed(datadir, "looking at the directory"))?;
-    walk_below(datadir, Path::new(""), &mut vec![identity(&root)], visit)
-}
-
-fn walk_below(
-    datadir: &Path,
-    below: &Path,
-    above: &mut Vec<(u64, u64)>,
-    visit: &mut dyn FnMut(&Path, &Metadata) -> Result<()>,
-) -> Result<()> {
-    let dir = datadir.join(below);
-    let names = fs::read_dir(&dir).and_then(|entries| entries.map(|entry| Ok(entry?.file_name())).collect());
-    let mut names: Vec<_> = names.map_err(failed(&dir, "reading the directory"))?;
-    names.sort_unstable();
-    for name in names {
-        let name = below.join(name);
-        let path = datadir.join(&name);
-        let metadata = match fs::metadata(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            other => other.map_err(failed(&path, "looking at the file"))?,
-        };
-        if !metadata.is_dir() {
-            visit(&name, &metadata)?;
-        } else if name != Path::new(LOST) && !above.contains(&identity(&metadata)) {
-            visit(&name, &metadata)?;
-            above.push(identity(&metadata));
-            walk_below(datadir, &name, above, visit)?;
-            above.pop();
-        }
-    }
-    Ok(())
-}
-
-fn identity(metadata: &Metadata) -> (u64, u64) {
-    (metadata.dev(), metadata.ino())
 }
 
 /// Whether `to` does not exist or is an empty directory.
@@ -193,6 +150,8 @@ impl<'d> Copying<'d> {
         let is_backup = BackupNotes::of(from).is_some();
         let is_left_out = |name: &Path| NameHint::of(name) == NameHint::Link && !is_backup;
         inside.retain(|entry| entry.metadata.is_dir() || !is_left_out(&entry.name));
+        // Notes about another run. Its shadow file is finished in the copy.
+        inside.retain(|entry| !door::is_own_note(&entry.name) || entry.name == Path::new(SHADOW_NAME));
         let (logs, others) = inside.into_iter().partition(|entry| is_of_log(&entry.name));
         Ok(Inside { logs, others })
     }
@@ -207,7 +166,8 @@ impl<'d> Copying<'d> {
     /// Places files that are outside of the datadir inside of the copy, without link files.
     pub fn outside(&self, files: &[PathBuf]) -> Result<()> {
         for (source, target) in moves(self.from, files)? {
-            copy_file(source, &self.to.join(target), false, &self.stop)?;
+            let opened = door::open_file(source).map_err(failed(source, "opening the file"))?;
+            copy_opened((&opened, source), (self.to, &target), false, &self.stop)?;
         }
         outside::mark(self.to)
     }
@@ -223,7 +183,7 @@ impl<'d> Copying<'d> {
         let is_alone = |entry: &&Entry| !entry.name.starts_with(REDO_DIR) || entry.metadata.is_dir();
         inside.logs.iter().filter(is_alone).try_for_each(|entry| {
             let target = self.to.join(&entry.name);
-            fs::rename(self.to.join(&entry.target), &target)
+            door::rename(self.to, &entry.target, &entry.name)
                 .map_err(failed(&target, "putting the redo log in its place"))
         })
     }
@@ -232,8 +192,8 @@ impl<'d> Copying<'d> {
     pub fn put_empty_logs(&self, inside: &Inside) -> Result<()> {
         for Entry { name, metadata, .. } in inside.logs.iter().filter(|entry| entry.metadata.is_file()) {
             let path = self.to.join(name);
-            File::create_new(&path).map_err(failed(&path, "making the redo log"))?;
-            make_like(&path, metadata)?;
+            let made = door::create(self.to, name).and_then(|made| door::give(&made, metadata));
+            made.map_err(failed(&path, "making the redo log"))?;
         }
         Ok(())
     }
@@ -241,8 +201,7 @@ impl<'d> Copying<'d> {
     fn entries<'e>(&self, entries: impl Iterator<Item = &'e Entry>) -> Result<()> {
         let (directories, files): (Vec<&Entry>, Vec<&Entry>) = entries.partition(|entry| entry.metadata.is_dir());
         for Entry { target, .. } in &directories {
-            let target = self.to.join(target);
-            fs::create_dir(&target).map_err(failed(&target, "making the directory"))?;
+            door::make_dir(self.to, target).map_err(failed(&self.to.join(target), "making the directory"))?;
         }
         let mut files: Vec<&Entry> = files.into_iter().filter(|entry| entry.metadata.is_file()).collect();
         // The largest first, so that no worker is left alone with it.
@@ -260,12 +219,15 @@ impl<'d> Copying<'d> {
         });
         copied.into_iter().collect::<Result<()>>()?;
         // Last: a directory without write permission for its owner could not be filled.
-        directories.iter().try_for_each(|entry| make_like(&self.to.join(&entry.target), &entry.metadata))
+        directories.iter().try_for_each(|Entry { target, metadata, .. }| {
+            let given = door::open_dir(self.to, target).and_then(|dir| door::give(&dir, metadata));
+            given.map_err(failed(&self.to.join(target), "giving the directory its owner and mode"))
+        })
     }
 
     fn file(&self, entry: &Entry) -> Result<()> {
         let Entry { name, target, .. } = entry;
-        let sum = copy_file(&self.from.join(name), &self.to.join(target), self.taken.is_some(), &self.stop)?;
+        let sum = copy_file((self.from, name), (self.to, target), self.taken.is_some(), &self.stop)?;
         match (self.taken, sum) {
             (Some(taken), Some(sum)) => taken.compare(name, sum),
             _ => Ok(()),
@@ -306,10 +268,11 @@ fn moves<'p>(from: &Path, outside: &'p [PathBuf]) -> Result<Vec<(&'p PathBuf, Pa
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 
     use rustix::fs::{FlockOperation, fcntl_lock};
 
+    use super::super::walk::LOST;
     use super::*;
     use crate::source::log_name::LOG;
 

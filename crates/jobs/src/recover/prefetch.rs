@@ -13,7 +13,6 @@
 //! Sketch: the log of 450 MB takes a core or two for a second, in which a volume of 2 GiB/s is idle: as long as the pages take to read.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -28,8 +27,9 @@ use format::{PageSize, SpaceFormat, SpaceId};
 
 use super::load::{GroupId, pages_of};
 use super::open_files::open_files_max;
-use super::place::walk;
 use super::tuning::engine;
+use super::walk::walk;
+use crate::door;
 use crate::source::name::NameHint;
 use crate::source::read_up_to;
 use crate::stop;
@@ -153,7 +153,7 @@ impl Spaces {
         let _unread = walk(datadir, &mut |name, metadata| {
             if metadata.is_file() && NameHint::of(name).is_of_server(name) {
                 let path = datadir.join(name);
-                let head = File::open(&path).and_then(|file| read_up_to(&file, 0, PageSize::MAX.bytes()));
+                let head = door::open_file(&path).and_then(|file| read_up_to(&file, 0, PageSize::MAX.bytes()));
                 if let Some(format) = head.ok().and_then(|head| SpaceFormat::from_page0(&head).ok()) {
                     spaces.found.insert(format.space(), (path, format.physical()));
                 }
@@ -168,7 +168,7 @@ impl Spaces {
             return *known;
         }
         let opened = self.found.get(&space).and_then(|(path, size)| {
-            let file = File::open(path).ok()?;
+            let file = door::open_file(path).ok()?;
             let metadata = file.metadata().ok()?;
             let of_file =
                 PrefetchedFile { identity: (metadata.dev(), metadata.ino()), len: metadata.len(), parts: Vec::new() };
@@ -205,6 +205,7 @@ impl Spaces {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::fs::File;
 
     use tempfile::TempDir;
 

@@ -15,7 +15,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::File;
 use std::path::{Component, Path, PathBuf};
 
 use format::SpaceId;
@@ -24,7 +23,8 @@ use format::page::fil::FIL_PAGE_SPACE_ID;
 
 use super::backup_files::{FileNotes, MOVING};
 use super::error::{Result, failed, refused};
-use super::place::walk;
+use super::walk::walk;
+use crate::door;
 use crate::source::name::NameHint;
 use crate::source::{read_small, read_up_to};
 
@@ -173,7 +173,7 @@ fn number(dir: &Path, note: &Path) -> Result<SpaceId> {
 
 /// The tablespace's number on the first page; 0 if the page is not written yet.
 fn number_in(path: &Path) -> Result<SpaceId> {
-    let head = File::open(path).and_then(|file| read_up_to(&file, 0, FIL_PAGE_SPACE_ID + 4));
+    let head = door::open_file(path).and_then(|file| read_up_to(&file, 0, FIL_PAGE_SPACE_ID + 4));
     let head = head.map_err(failed(path, "reading the first page"))?;
     Ok(SpaceId(be::u32_at(&head, FIL_PAGE_SPACE_ID).unwrap_or(0)))
 }

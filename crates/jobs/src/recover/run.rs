@@ -18,6 +18,7 @@ use super::log::RedoLog;
 use super::options::RecoverOptions;
 use super::plan::RecoverPlan;
 use super::prefetch::PrefetchedFile;
+use super::reach::Reach;
 use super::recovered::Recovered;
 use super::tuning::engine;
 use super::{backup, dictionary_pages, doublewrite, outside, planning, shadow, unfinished, waiting, warm};
@@ -53,9 +54,14 @@ impl Run<'_> {
         }
         let ending = Ending::of(log, &plan, keys)?;
         let (mut done, is_copy) = (Done::default(), matches!(writing, Writing::Copy));
-        let files = Files::as_they_should_be(datadir, &plan, is_copy, &mut done)?;
-        let safety = if is_copy { Safety::NewFiles } else { Safety::Shadow(shadow::open(datadir, true)?) };
-        let rewrite = budget.rewrite(&plan, &options.tuning.within(options.memory));
+        let files = Files::as_they_should_be(Reach::of(datadir, options.outside), &plan, is_copy, &mut done)?;
+        let (safety, tag) = if is_copy {
+            (Safety::NewFiles, 0)
+        } else {
+            let (target, tag) = shadow::make(datadir, plan.wanted.tag())?;
+            (Safety::Shadow(target), tag)
+        };
+        let rewrite = budget.rewrite(&plan, &options.tuning.within(options.memory), tag);
         let mut work = Work::new(&plan, &files, engine(), safety, rewrite)?;
         if let Writing::InPlace(prefetched) = writing {
             work.hold(prefetched);

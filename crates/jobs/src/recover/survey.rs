@@ -1,7 +1,7 @@
 //! The tablespaces of a datadir, according to their first pages.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
+use std::fs::{self};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -17,9 +17,10 @@ use super::backup_files::FileNotes;
 use super::error::{Result, failed, refused};
 use super::head::Head;
 use super::outside::{self, refuse_open};
-use super::place::walk;
 use super::system::SystemFiles;
+use super::walk::walk;
 use super::wanted::Wanted;
+use crate::door;
 use crate::source::datadir::link_target;
 use crate::source::name::NameHint;
 use crate::source::read_up_to;
@@ -160,7 +161,7 @@ impl Survey {
     pub fn unsound_of(&self, datadir: &Path, space: SpaceId) -> Result<Option<&PathBuf>> {
         for name in &self.unsound {
             let path = datadir.join(name);
-            let bytes = File::open(&path).and_then(|file| read_up_to(&file, 0, 2 * PageSize::MAX.bytes()));
+            let bytes = door::open_file(&path).and_then(|file| read_up_to(&file, 0, 2 * PageSize::MAX.bytes()));
             let bytes = bytes.map_err(failed(&path, "reading the first pages"))?;
             let says_so = |size: &PageSize| {
                 let page = bytes.get(size.bytes()..).unwrap_or_default();

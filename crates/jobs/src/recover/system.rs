@@ -3,13 +3,13 @@
 //! Their number and names are a server setting (`innodb_data_file_path`) that no file records. We assume the default names and compare
 //! their total length with the size on page 0: files with other names would be missing from the total.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use format::SpaceFormat;
 
 use super::error::{Result, failed, refused};
 use super::space::SpacePart;
+use crate::door;
 use crate::source::read_up_to;
 
 /// The files, in page order.
@@ -82,7 +82,7 @@ impl SystemFiles {
                 continue;
             }
             let path = datadir.join(&part.path);
-            let file = File::open(&path).and_then(|file| read_up_to(&file, offset - part.start, wanted));
+            let file = door::open_file(&path).and_then(|file| read_up_to(&file, offset - part.start, wanted));
             bytes.extend(file.map_err(failed(&path, "reading the system tablespace"))?);
             offset += wanted as u64;
         }

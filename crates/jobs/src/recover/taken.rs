@@ -4,7 +4,6 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +16,8 @@ use super::beside::beside;
 use super::error::{Result, damaged, failed};
 use super::file_copy::sum_file;
 use super::options::RecoverOptions;
-use super::place::walk;
+use super::walk::walk;
+use crate::door;
 use crate::manifest::{BackupFile, MANIFEST, MISSING, Manifest, NOT_LISTED, UNSOUND};
 
 /// A backup that innokit took, with the files that its manifest lists.
@@ -108,7 +108,7 @@ impl Taken {
     /// Reads a small file, and fails if it was changed.
     pub fn compare_small(&self, name: &Path) -> Result<()> {
         let path = self.set.join(name);
-        let bytes = fs::read(&path).map_err(failed(&path, "reading the file"))?;
+        let bytes = door::read_file(&path).map_err(failed(&path, "reading the file"))?;
         self.compare(name, crc32c(&bytes))
     }
 

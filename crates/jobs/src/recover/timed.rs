@@ -63,7 +63,7 @@ pub fn on_clock(datadir: &Path, memory: usize, tuning: &Tuning, sim: &SimOptions
     let page_clock = SimTime::new(sim, opened);
     let files = Files::of_engine(&plan);
     let shadow = RewriteTarget { file: shadow, handle: FileHandle::of_engine(), name: SHADOW_NAME.into() };
-    let options = RewriteOptions { workers: 0, ..budget.rewrite(&plan, tuning) };
+    let options = RewriteOptions { workers: 0, ..budget.rewrite(&plan, tuning, 0) };
     let mut work = Work::new(&plan, &files, &page_clock, Safety::Shadow(shadow), options)?;
     work.restore()?;
     work.run(&log, budget.redo(&plan), None)?;

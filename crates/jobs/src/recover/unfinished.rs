@@ -3,13 +3,14 @@
 //! An interrupted copy is made again. Its pages may be torn, since nothing saved them before they were changed, and with an archive they may be
 //! newer than the end of its own log. So the marker is removed last.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io::Write;
 use std::path::Path;
 
 use super::durable::sync_directory_of;
 use super::error::{RecoverError, Result, failed, refused};
 use super::outside;
+use crate::door;
 
 const MARKER: &str = "innokit-recover.unfinished";
 /// For the DBA who finds it.
@@ -19,7 +20,7 @@ const MARKER_TEXT: &str = "innokit did not finish this copy: files are missing h
 /// Marks a copy, durably. Call it before the first of its files is made.
 pub(crate) fn mark(copy: &Path) -> Result<()> {
     let path = copy.join(MARKER);
-    let written = File::create(&path).and_then(|mut file| {
+    let written = door::replace(copy, MARKER).and_then(|mut file| {
         file.write_all(MARKER_TEXT.as_bytes())?;
         file.sync_all()
     });
@@ -35,11 +36,8 @@ pub(super) fn mark_or_refuse(copy: &Path, has_archive: bool) -> Result<()> {
 /// Removes the marker, durably. Call it once everything else in the copy is durable.
 pub(crate) fn unmark(copy: &Path) -> Result<()> {
     let path = copy.join(MARKER);
-    match fs::remove_file(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(failed(&path, "removing the file")(error)),
-        Ok(()) => sync_directory_of(&path),
-    }
+    door::remove(copy, MARKER).map_err(failed(&path, "removing the file"))?;
+    sync_directory_of(&path)
 }
 
 /// Fails if the directory is a copy that was never finished.

@@ -20,10 +20,10 @@ use super::load::Load;
 use super::log::{RedoLog, Scan, Scanned, TableStates, Vendor, file_record};
 use super::needs::needed_for;
 use super::outside::Outside;
-use super::place::walk;
 use super::prefetch::Prefetcher;
 use super::rest::Rest;
 use super::voids::Voids;
+use super::walk::walk;
 use crate::redo_batch::RedoBatch;
 use crate::source::redo_log::Truncation;
 

@@ -9,15 +9,16 @@
 //!
 //! The list is only a hint. Nothing depends on it, and it may be lost at any moment.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
 use format::PageId;
 
-use super::durable::{make_like, sync_directory_of};
+use super::durable::{give, sync_directory_of};
 use super::error::{Result, failed};
 use super::plan::RecoverPlan;
+use crate::door;
 
 /// What servers call the list, unless `innodb_buffer_pool_filename` says otherwise.
 const LIST: &str = "ib_buffer_pool";
@@ -50,26 +51,33 @@ pub(super) fn write(datadir: &Path, plan: &RecoverPlan) -> Result<u64> {
     let (old, like) = match fs::metadata(&path) {
         // Not a file, so not written by a server: leave it alone.
         Ok(metadata) if !metadata.is_file() => return Ok(0),
-        Ok(metadata) => (Some(File::open(&path).map_err(failed(&path, "opening the list of pages"))?), metadata),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let system = datadir.join("ibdata1");
-            (None, fs::metadata(&system).map_err(failed(&system, "looking at the file"))?)
+        // What is behind a link may belong to anyone.
+        Ok(_) if path.is_symlink() => (door::source(datadir, LIST).ok(), of_server(datadir)?),
+        Ok(metadata) => {
+            (Some(door::read(datadir, LIST).map_err(failed(&path, "opening the list of pages"))?), metadata)
         }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => (None, of_server(datadir)?),
         Err(error) => return Err(failed(&path, "looking at the list of pages")(error)),
     };
     if pages.peek().is_none() {
         return Ok(0);
     }
     let is_known = |id: PageId| plan.wanted.load.has(id) || plan.wanted.deleted.contains(&id.space);
-    let file = File::create(&new).map_err(failed(&new, "making the list of pages (--no-warm does without)"))?;
+    let file = door::replace(datadir, UNFINISHED)
+        .map_err(failed(&new, "making the list of pages (--no-warm does without)"))?;
     let lines = write_lines(&file, pages, old, is_known, LINES_MAX).and_then(|lines| file.sync_all().map(|()| lines));
     let lines = lines.map_err(failed(&new, "writing the list of pages (--no-warm does without)"))?;
-    make_like(&new, &like)?;
+    give(&file, &new, &like)?;
     // If the name is a link, this replaces the link, not its target: the target may be the list of the datadir that this one was copied
     // from.
-    fs::rename(&new, &path).map_err(failed(&path, "replacing the list of pages"))?;
+    door::rename(datadir, UNFINISHED, LIST).map_err(failed(&path, "replacing the list of pages"))?;
     sync_directory_of(&path)?;
     Ok(lines)
+}
+
+fn of_server(datadir: &Path) -> Result<fs::Metadata> {
+    let system = datadir.join("ibdata1");
+    fs::metadata(&system).map_err(failed(&system, "looking at the file"))
 }
 
 /// Writes `pages`, then the pages of the old list that are not `is_known`, at most `max` in all. Returns the number of `pages` written.

@@ -27,7 +27,7 @@ use crate::binlog_at::binlog_at;
 use crate::manifest::{self, BackupState, Manifest};
 use crate::recover::{
     RecoverError, RecoverOptions, Recovered, discard, is_free, occupied, prove_archive, recover, recover_own,
-    refuse_unfinished, walk_datadir,
+    refuse_outside, refuse_unfinished, settle_links, walk_datadir,
 };
 use crate::server::BinlogPosition;
 use crate::source::crc32c::FileSums;
@@ -101,6 +101,9 @@ fn finished(datadir: &Path, restored: Restored, options: &RestoreOptions) -> Res
     let noted = || Ok::<_, Error>(binlog_at(datadir, &options.recover.keys.read()?, None));
     let known = restored.binlog.clone().or_else(|| restored.recovered.binlog.clone());
     let binlog = known.map_or_else(noted, |known| Ok(Some(known)))?;
+    if !options.recover.outside {
+        settle_links(datadir)?;
+    }
     let (files, bytes) = give(datadir, options.owner)?;
     Ok(Restored { binlog, files, bytes, ..restored })
 }
@@ -175,6 +178,9 @@ fn moved(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
     }
     let moving = Moving::of(backup, &options.to)?;
     let set = moving.set();
+    if !options.recover.outside {
+        refuse_outside(set, &options.recover.keys.read()?)?;
+    }
     let manifest = manifest::is_there(set).then(|| Manifest::read(set)).transpose()?.map(|(manifest, _)| manifest);
     // Once it has been a datadir, its binary log goes on from elsewhere.
     let taken = manifest.filter(|manifest| manifest.state != BackupState::Recovered);

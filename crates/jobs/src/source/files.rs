@@ -11,6 +11,7 @@ use std::sync::Arc;
 use flow::FileSet;
 
 use super::remote::{self, Missed, Remote, RemoteMeta, RemoteObject, SetFile};
+use crate::door;
 
 /// The device number of everything that is not on this system. No device has it.
 const NO_DEVICE: u64 = u64::MAX;
@@ -196,7 +197,7 @@ impl File {
     /// As `std::fs::File::open`.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
-        let Some(remote) = remote::of(path)? else { return fs::File::open(path).map(Self::Here) };
+        let Some(remote) = remote::of(path)? else { return door::open_file(path).map(Self::Here) };
         let meta = remote.metadata(path)?;
         if meta.is_dir {
             return Err(io::ErrorKind::IsADirectory.into());

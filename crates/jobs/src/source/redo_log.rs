@@ -55,6 +55,9 @@ struct LogNow {
 /// Levels between a tablespace and its datadir: `datadir/db/t.ibd`, `datadir/ibdata1`.
 const LEVELS_UP: usize = 2;
 
+/// No server has more files in its log (`innodb_log_files_in_group`).
+const RING_FILES_MAX: u32 = 100;
+
 /// How often to retry a log that cannot be read.
 const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(25);
@@ -355,7 +358,7 @@ pub(crate) fn log_files(dir: &Path) -> Vec<PathBuf> {
     if files.is_empty() {
         // Like the server, stop at the first missing number: ib_logfile101 is a log that was still being made. Asking for the names costs
         // nothing in a folder of ten thousand tables, which a listing does for every question that is asked beside a running server.
-        let named = (0_u32..).map(|number| dir.join(format!("ib_logfile{number}")));
+        let named = (0..RING_FILES_MAX).map(|number| dir.join(format!("ib_logfile{number}")));
         files = named.take_while(|path| files::exists(path)).collect();
     }
     // Opening a pipe would block.

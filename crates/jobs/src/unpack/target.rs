@@ -16,6 +16,8 @@ use flow::durable::{sync_directory, sync_file_system_of};
 use super::error::{Result, UnpackError, failed, refused};
 use super::holes::punch;
 use super::source::{Decoded, of_bytes, pump};
+use crate::door;
+use crate::door::is_own;
 use crate::source::content::{Content, HEAD, Packing, packed_name, recognise};
 use crate::source::crc32c::{Crc32c, FileSums};
 use crate::source::read_up_to;
@@ -114,13 +116,21 @@ impl UnpackDir {
         }
         let parts = rest.strip_suffix(b"/").unwrap_or(rest).split(|byte| *byte == b'/');
         let is_sound = |part: &[u8]| !part.is_empty() && part != b"." && part != b".." && !part.contains(&0);
-        if !parts.clone().all(is_sound) || rest == MARKER.as_bytes() {
+        if !parts.clone().all(is_sound) {
             let name = String::from_utf8_lossy(name);
             return refused(format!(
                 "a member is called `{name}`, which is not a valid name for a file in the directory"
             ));
         }
-        Ok(parts.map(OsStr::from_bytes).collect())
+        let place: PathBuf = parts.map(OsStr::from_bytes).collect();
+        if is_own(&place) {
+            return refused(format!(
+                "a member is called `{}`: innokit keeps notes about its own work under such names, and they mean something only where they \
+                 were made: leave that file out of the archive (an interrupted innokit left it there: finish that run first)",
+                place.display()
+            ));
+        }
+        Ok(place)
     }
 
     /// Creates a directory and its parents.
@@ -218,15 +228,16 @@ impl UnpackDir {
 
     /// Whether the file's content is packed as its name says.
     fn is_packed(&self, path: &Path, packing: Packing) -> Result<bool> {
-        let head = File::open(path).and_then(|file| read_up_to(&file, 0, HEAD));
+        let head = door::open_file(path).and_then(|file| read_up_to(&file, 0, HEAD));
         let head = head.map_err(failed(path, "reading the file"))?;
         Ok(recognise(&head) == Some(Content::Packed(packing)))
     }
 
     fn unpack(&mut self, place: &Path, inner: &Path, packing: Packing, archive: usize) -> Result<()> {
+        Self::place(inner.as_os_str().as_bytes())?;
         let (packed, path) = (self.root.join(place), self.root.join(inner));
         let of_error = |error| of_bytes(place, "reading the file", error);
-        let input = File::open(&packed).map_err(failed(&packed, "opening the file"))?;
+        let input = door::open_file(&packed).map_err(failed(&packed, "opening the file"))?;
         let mut decoded = Decoded::new(packing, input).map_err(of_error)?;
         let output = self.file(inner, archive)?;
         let mut sum = Crc32c::new();

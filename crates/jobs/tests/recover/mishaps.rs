@@ -48,7 +48,10 @@ pub fn in_place_with(
     keys: &KeyFiles,
 ) -> Result<innokit_jobs::Recovered, RecoverError> {
     let keys = keys.clone();
-    recover(datadir, &RecoverOptions { until, keys, memory: 0, round: 256 << 10, ..RecoverOptions::default() })
+    recover(
+        datadir,
+        &RecoverOptions { until, keys, memory: 0, round: 256 << 10, outside: true, ..RecoverOptions::default() },
+    )
 }
 
 /// The work of a child process; does nothing in the test process itself.

@@ -110,12 +110,16 @@ fn tablespaces_outside_a_datadir_of_mysql_are_recovered_where_they_are_and_move_
     // If a process has one of the files open, they may belong to another server.
     let open = fs::File::open(crash.elsewhere.join("far/kept.ibd")).expect("opens");
     let mut other = std::process::Command::new("sleep").arg("600").stdin(open).spawn().expect("sleep runs");
-    let error = recover(&crash.datadir, &RecoverOptions::default()).expect_err("it is in use").to_string();
+    let in_place = || RecoverOptions { outside: true, ..RecoverOptions::default() };
+    let error = recover(&crash.datadir, &in_place()).expect_err("it is in use").to_string();
     other.kill().and_then(|()| other.wait()).expect("ends");
     assert!(error.contains("has this file open"), "{error}");
     assert_eq!(crash.both(), before, "{error}");
 
-    let done = run(&crash.datadir, RecoverOptions::default());
+    let refused = recover(&crash.datadir, &RecoverOptions::default()).expect_err("they are outside").to_string();
+    assert!(refused.contains("far/t (") && refused.contains("--with-outside"), "{refused}");
+    assert_eq!(crash.both(), before, "{refused}");
+    let done = run(&crash.datadir, in_place());
     assert!(done.pages_changed > 50, "{done:?}");
     assert_sound(&crash.datadir, &KeyFiles::default());
     let server = Server::again_kind("mysql", &crash.datadir);

@@ -3,11 +3,12 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Instant;
 
 use format::Lsn;
 use innokit_jobs::source::keys::KeyFiles;
-use innokit_jobs::{RecoverOptions, recover};
+use innokit_jobs::{RecoverOptions, RestoreOptions, recover, restore};
 use tempfile::TempDir;
 
 use crate::mishaps::{child_until, in_place_until};
@@ -134,6 +135,7 @@ fn files_outside_and_an_end_before_that_of_the_log() {
     until_an_lsn_a_copy_holds_what_was_committed_by_then(&crash);
     killed_before_its_end_it_goes_on_to_the_same_bytes(&crash);
     files_that_are_not_those_of_the_system_tablespace_are_refused(&crash);
+    unless_it_is_told_to_nothing_outside_is_touched(&crash);
     in_place_files_outside_become_what_the_server_makes_of_them(&crash);
 }
 
@@ -294,6 +296,41 @@ fn killed_before_its_end_it_goes_on_to_the_same_bytes(crash: &Crash) {
         assert_eq!(files_of(&killed), expected, "kill {number}");
         fs::remove_dir_all(killed).expect("removes");
     }
+}
+
+fn unless_it_is_told_to_nothing_outside_is_touched(crash: &Crash) {
+    let before = crash.both();
+    let refused = recover(&crash.server.0, &RecoverOptions::default()).expect_err("they are outside").to_string();
+    assert!(refused.contains("shop/far (") && refused.contains("--with-outside"), "{refused}");
+    assert_eq!(crash.both(), before, "{refused}");
+    // An archive has what is in the datadir, and the names of the original's files.
+    let (archive, to) = (crash.path("datadir.tar"), crash.path("from archive"));
+    let tar = Command::new("tar").args(["-c", "-f"]).arg(&archive).arg("-C").arg(&crash.server.0).arg(".").status();
+    assert!(tar.expect("tar runs").success());
+    let options = RestoreOptions { to: to.clone(), ..RestoreOptions::default() };
+    let refused = restore(&archive, &options).expect_err("tables are missing").to_string();
+    assert!(refused.contains("shop/far (") && refused.contains("missing in the backup"), "{refused}");
+    assert!(!to.exists() && crash.both() == before, "{refused}");
+    let moved = crash.path("moved");
+    copy(&crash.server.0, &moved);
+    let inside = files_of(&moved);
+    let refused = restore(&moved, &RestoreOptions { moves: true, ..options.clone() }).expect_err("outside").to_string();
+    assert!(refused.contains("shop/far (") && refused.contains("--with-outside"), "{refused}");
+    assert!(!to.exists() && files_of(&moved) == inside && crash.both() == before, "{refused}");
+    // With their files in it they are restored inside.
+    for (name, ..) in files_of(&crash.elsewhere) {
+        fs::copy(crash.elsewhere.join(&name), moved.join(&name)).expect("copies");
+    }
+    let tar = Command::new("tar").args(["-c", "-f"]).arg(&archive).arg("-C").arg(&moved).arg(".").status();
+    assert!(tar.expect("tar runs").success());
+    restore(&archive, &options).expect("restored");
+    let names: Vec<String> = files_of(&to).into_iter().map(|(name, ..)| name).collect();
+    assert!(
+        names.contains(&"shop/far.ibd".to_owned()) && !names.iter().any(|name| name.ends_with(".isl")),
+        "{names:?}"
+    );
+    assert_sound(&to, &KeyFiles::default());
+    assert_eq!(crash.both(), before);
 }
 
 fn in_place_files_outside_become_what_the_server_makes_of_them(crash: &Crash) {

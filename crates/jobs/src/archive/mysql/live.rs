@@ -10,6 +10,7 @@ use redo::mysql::{FORMAT_MANY_FILES, LOG_FILE_HDR_SIZE, LogFile, newest_checkpoi
 use redo::{LogVendor, RedoError};
 
 use crate::archive::error::{Result, failed, refused};
+use crate::door;
 use crate::source::log_name::{LOG, REDO_DIR};
 use crate::source::read_up_to;
 use crate::source::redo_log::log_files;
@@ -33,7 +34,7 @@ struct LiveFile {
 impl LiveFile {
     /// Opens a file if it belongs to the log. Spare files have no header.
     fn open(path: &Path) -> Option<Self> {
-        let file = File::open(path).ok()?;
+        let file = door::open_file(path).ok()?;
         let header = read_up_to(&file, 0, LOG_FILE_HDR_SIZE).ok()?;
         let parsed = LogFile::parse(&header, file.metadata().ok()?.len()).ok()?;
         (!parsed.is_not_initialised()).then(|| Self { path: path.to_path_buf(), file, parsed, header })
@@ -194,7 +195,7 @@ pub(in crate::archive) fn is_mysql(datadir: &Path) -> Result<bool> {
         return Ok(true);
     }
     let path = datadir.join(LOG);
-    let Ok(file) = File::open(&path) else { return Ok(false) };
+    let Ok(file) = door::open_file(&path) else { return Ok(false) };
     let head = read_up_to(&file, 0, 4).map_err(failed(&path, "reading the redo log"))?;
     match redo::identify(&head) {
         Ok(LogVendor::MySql) => {

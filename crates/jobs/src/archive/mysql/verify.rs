@@ -1,7 +1,6 @@
 //! Reads the mini-transactions of consecutive segments.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::path::Path;
 
 use format::{Lsn, SpaceId};
@@ -14,13 +13,14 @@ use super::stored::StoredBlocks;
 use crate::archive::error::{Result, failed};
 use crate::archive::name::SegmentName;
 use crate::archive::status::Unlogged;
+use crate::door;
 use crate::source::read_up_to;
 use crate::unlogged::{Once, UnloggedPages};
 
 /// Whether a segment belongs to a MySQL log.
 pub(in crate::archive) fn is_of_blocks(dir: &Path, name: SegmentName) -> Result<bool> {
     let path = name.path(dir);
-    let file = File::open(&path).map_err(failed(&path, "opening the segment"))?;
+    let file = door::open_file(&path).map_err(failed(&path, "opening the segment"))?;
     let head = read_up_to(&file, 0, 4).map_err(failed(&path, "reading the segment"))?;
     Ok(redo::identify(&head) == Ok(LogVendor::MySql))
 }

@@ -14,6 +14,7 @@ use redo::mysql::mtr_reader::MtrReader;
 use super::copied_log::Origin;
 use crate::backup::error::{BackupError, Result, failed};
 use crate::backup::vendor::Altered;
+use crate::door;
 use crate::source::read_up_to;
 use crate::unlogged::UnloggedPages;
 
@@ -60,7 +61,7 @@ impl Events {
             next: block_start(origin.checkpoint),
             keys: keys.len(),
         });
-        let file = File::open(path).map_err(failed(path, "opening the log"))?;
+        let file = door::open_file(path).map_err(failed(path, "opening the log"))?;
         let full = block_start(end);
         while reader.next < full {
             let len = usize::try_from((full.0 - reader.next.0).min(PIECE)).unwrap_or(LOG_BLOCK_SIZE);
@@ -73,7 +74,7 @@ impl Events {
     /// Reads everything before `end`, the end of a mini-transaction.
     pub fn read(&mut self, path: &Path, origin: &Origin, end: Lsn) -> Result<()> {
         self.follow(path, origin, end)?;
-        let file = File::open(path).map_err(failed(path, "opening the log"))?;
+        let file = door::open_file(path).map_err(failed(path, "opening the log"))?;
         for _ in 0..TRIES {
             // The block may still grow, so feed it only to a clone of the reader.
             let Some(mut reader) = self.reader.clone() else { break };

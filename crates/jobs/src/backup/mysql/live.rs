@@ -16,6 +16,7 @@ use redo::mysql::{LOG_FILE_HDR_SIZE, LogFile};
 
 use super::copied_log::{CopiedLog, Origin};
 use crate::backup::error::{BackupError, Result, failed, refused};
+use crate::door;
 use crate::source::mysql_log::MySqlLog;
 use crate::source::read_up_to;
 use crate::source::redo_log::log_files;
@@ -40,7 +41,7 @@ struct LiveFile {
 impl LiveFile {
     /// Opens the file if it is part of the log: spare files have no header.
     fn open(path: &Path) -> Option<(Self, Vec<u8>)> {
-        let file = File::open(path).ok()?;
+        let file = door::open_file(path).ok()?;
         let header = read_up_to(&file, 0, LOG_FILE_HDR_SIZE).ok()?;
         let parsed = LogFile::parse(&header, file.metadata().ok()?.len()).ok()?;
         (!parsed.is_not_initialised()).then_some((Self { path: path.to_path_buf(), file, parsed }, header))

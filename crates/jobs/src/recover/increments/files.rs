@@ -8,9 +8,9 @@ use logs::delta::Meta;
 
 use super::super::backup_files::FileNotes;
 use super::super::error::{Result, damaged, failed, refused};
-use super::super::place::walk;
 use super::super::reduced_files::Reduced;
 use super::super::survey::is_packed;
+use super::super::walk::walk;
 use super::binlogs;
 use crate::source::backup::XTRABACKUP;
 use crate::source::content::{delta_note, read_delta_note};

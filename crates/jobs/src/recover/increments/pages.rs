@@ -1,7 +1,6 @@
 //! The changed pages of an increment: all are read and verified before any is written.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -13,9 +12,10 @@ use format::{Lsn, NotTablespace, PageId, PageSize, SpaceFormat, SpaceId, Verdict
 use logs::delta::{Page, Parser};
 
 use super::super::error::{RecoverError, Result, damaged, failed, refused};
-use super::super::place::walk;
 use super::super::system::SystemFiles;
+use super::super::walk::walk;
 use super::files::{Delta, Files};
+use crate::door;
 use crate::source::name::NameHint;
 use crate::source::read_up_to;
 
@@ -29,7 +29,7 @@ const PIECE: usize = 1 << 20;
 /// Passes the pages of a delta to `take`, in file order.
 pub(super) fn read(delta: &Delta, mut take: impl FnMut(&Page<'_>) -> Result<()>) -> Result<()> {
     let path = &delta.path;
-    let mut file = File::open(path).map_err(failed(path, "opening the changed pages"))?;
+    let mut file = door::open_file(path).map_err(failed(path, "opening the changed pages"))?;
     let (mut parser, mut piece) = (Parser::new(delta.meta), vec![0; PIECE]);
     let broken = |error: logs::delta::Error| RecoverError::Damaged(format!("{}: {error}", path.display()));
     loop {
@@ -180,7 +180,7 @@ fn unknown_part<T>(delta: &Delta) -> Result<T> {
 
 /// The first bytes of a tablespace.
 fn head(path: &Path) -> Result<Vec<u8>> {
-    let bytes = File::open(path).and_then(|file| read_up_to(&file, 0, PageSize::MAX.bytes()));
+    let bytes = door::open_file(path).and_then(|file| read_up_to(&file, 0, PageSize::MAX.bytes()));
     bytes.map_err(failed(path, "reading the first page"))
 }
 

@@ -14,13 +14,14 @@ use rustix::fs::syncfs;
 
 use super::super::backup::{replace_copied_log, replace_log, replace_note};
 use super::super::backup_files::{FileStep, MOVING, moving};
-use super::super::durable::{make_directories, make_like};
 use super::super::error::{Result, failed, refused};
 use super::super::increment_marker as marker;
-use super::super::place::{Lock, walk};
+use super::super::place::Lock;
 use super::super::system::SystemFiles;
+use super::super::walk::walk;
 use super::files::Delta;
 use super::{Increment, Taken, binlogs, pages};
+use crate::door;
 use crate::source::backup::{BackupNotes, XTRABACKUP};
 use crate::source::log_name::{LOG, REDO_DIR};
 use crate::source::name::NameHint;
@@ -46,12 +47,13 @@ impl Taken {
         }
         let like = of_server(datadir)?;
         for name in &self.files.directories {
-            make_directories(&datadir.join(name), datadir)?;
+            let made = door::make_parents(datadir, name.join("any"));
+            made.map_err(failed(&datadir.join(name), "making the directory"))?;
         }
         let mut touched = std::collections::BTreeSet::new();
         self.steps(datadir)?.iter().try_for_each(|step| step.take(datadir, &mut touched))?;
         for (from, name) in &self.files.made {
-            copy(&self.dir.join(from), &datadir.join(name), &like)?;
+            copy(&self.dir, from, (datadir, name), &like)?;
         }
         let done = self.write_pages(datadir, &like)?;
         self.copy_others(datadir, &like)?;
@@ -122,9 +124,9 @@ impl Taken {
         let stays = |name: &&PathBuf| self.files.others.contains(name) || self.files.top.contains(name);
         for name in old.iter().filter(|name| !stays(name)) {
             let path = datadir.join(name);
-            fs::remove_file(&path).map_err(failed(&path, "removing the file"))?;
+            door::remove(datadir, name).map_err(failed(&path, "removing the file"))?;
         }
-        names().try_for_each(|name| copy(&self.dir.join(name), &datadir.join(name), like))?;
+        names().try_for_each(|name| copy(&self.dir, name, (datadir, name), like))?;
         for name in directories.iter().filter(|name| !self.files.directories.contains(*name)) {
             // A dropped database. A directory that is not empty stays.
             drop(fs::remove_dir(datadir.join(name)));
@@ -170,7 +172,7 @@ fn held(datadir: &Path, tool: &str) -> Result<BTreeMap<PathBuf, SpaceId>> {
             return Ok(());
         }
         let path = datadir.join(name);
-        let bytes = File::open(&path).and_then(|file| read_up_to(&file, 0, FIL_PAGE_SPACE_ID + 4));
+        let bytes = door::open_file(&path).and_then(|file| read_up_to(&file, 0, FIL_PAGE_SPACE_ID + 4));
         let bytes = bytes.map_err(failed(&path, "reading the first page"))?;
         held.insert(name.to_path_buf(), SpaceId(be::u32_at(&bytes, FIL_PAGE_SPACE_ID).unwrap_or(0)));
         Ok(())
@@ -179,14 +181,17 @@ fn held(datadir: &Path, tool: &str) -> Result<BTreeMap<PathBuf, SpaceId>> {
 }
 
 /// Copies a file under a temporary name first, so a partial copy never has the final name.
-fn copy(from: &Path, to: &Path, like: &Metadata) -> Result<()> {
-    let mut name = to.as_os_str().to_owned();
-    name.push(".");
-    name.push(COPYING);
-    let new = PathBuf::from(name);
-    fs::copy(from, &new).map_err(failed(from, "copying the file"))?;
-    make_like(&new, like)?;
-    fs::rename(&new, to).map_err(failed(to, "replacing the file"))
+fn copy(set: &Path, from: &Path, (datadir, to): (&Path, &Path), like: &Metadata) -> Result<()> {
+    let mut new = to.as_os_str().to_owned();
+    new.push(".");
+    new.push(COPYING);
+    let copy = || {
+        let (mut source, mut target) = (door::source(set, from)?, door::replace(datadir, &new)?);
+        std::io::copy(&mut source, &mut target)?;
+        door::give(&target, like)
+    };
+    copy().map_err(failed(&set.join(from), "copying the file"))?;
+    door::rename(datadir, &new, to).map_err(failed(&datadir.join(to), "replacing the file"))
 }
 
 /// What writing a delta changed.
@@ -198,13 +203,15 @@ struct Written {
 
 fn write_delta(datadir: &Path, delta: &Delta, like: &Metadata, tool: &str) -> Result<Written> {
     let path = datadir.join(&delta.name);
-    let is_there = path.exists();
-    path.parent().map_or(Ok(()), |dir| make_directories(dir, datadir))?;
-    let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
-    let file = file.map_err(failed(&path, "opening the tablespace"))?;
-    if !is_there {
-        make_like(&path, like)?;
-    }
+    let open = || match door::change(datadir, &delta.name) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            door::make_parents(datadir, &delta.name)?;
+            let made = door::create(datadir, &delta.name)?;
+            door::give(&made, like).map(|()| made)
+        }
+        opened => opened,
+    };
+    let file = open().map_err(failed(&path, "opening the tablespace"))?;
     let page_size = u64::from(delta.meta.page_size);
     let (mut size, mut end, mut pages) = (None, TABLE_PAGES_MIN * page_size, 0);
     pages::read(delta, |page| {
@@ -243,7 +250,7 @@ fn write_first_page(file: &File, delta: &Delta) -> std::io::Result<()> {
 fn extend_system(datadir: &Path, len: u64) -> Result<()> {
     let Some(last) = SystemFiles::find(datadir)?.last() else { return Ok(()) };
     let path = datadir.join(&last.path);
-    let file = File::options().write(true).open(&path).map_err(failed(&path, "opening the tablespace"))?;
+    let file = door::change(datadir, &last.path).map_err(failed(&path, "opening the tablespace"))?;
     let now = file.metadata().map_err(failed(&path, "looking at the file"))?.len();
     if now < len.saturating_sub(last.start) {
         file.set_len(len - last.start).map_err(failed(&path, "giving the file its size"))?;

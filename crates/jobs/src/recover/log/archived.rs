@@ -4,7 +4,6 @@
 //! from the checkpoint on. The archive continues from there.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +16,7 @@ use redo::segment::SegmentHeader;
 use super::super::error::{Result, damaged, failed, refused};
 use super::hole::Hole;
 use crate::archive::{ArchiveError, SegmentName, Stored, closed_at, last_marks, segments};
+use crate::door;
 use crate::source::read_up_to;
 
 /// Bytes of both logs that are compared.
@@ -214,7 +214,7 @@ fn stretches(
 
 impl Crypt {
     fn of(dir: &Path, name: SegmentName) -> Option<Self> {
-        let file = File::open(name.path(dir)).ok()?;
+        let file = door::open_file(name.path(dir)).ok()?;
         let header = read_up_to(&file, 0, START_OFFSET).ok()?;
         let parsed = SegmentHeader::parse(&header).ok().filter(|parsed| parsed.start == name.start)?;
         Some(Self { format: parsed.format, key: key_information(&header).to_vec() })

@@ -3,7 +3,6 @@
 //!
 //! The archive is of the same server if its files have the same log UUID as the base's and both logs have the same blocks.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +15,7 @@ use super::super::error::{Result, damaged, failed, refused};
 use super::archived::unreadable;
 use super::hole::Hole;
 use crate::archive::{SegmentName, StoredBlocks, closed_at, last_marks, segments};
+use crate::door;
 use crate::source::mysql_log::MySqlLog;
 use crate::source::read_up_to;
 
@@ -175,7 +175,7 @@ impl Segment {
         }
         let path = self.name.path(dir);
         let io = |action| failed(&path, action);
-        let file = File::open(&path).map_err(io("opening the segment"))?;
+        let file = door::open_file(&path).map_err(io("opening the segment"))?;
         let header = read_up_to(&file, 0, LOG_FILE_HDR_SIZE).map_err(io("reading the segment"))?;
         let size = file.metadata().map_err(io("looking at the segment"))?.len();
         let starts = LogFile::parse(&header, size).map(|parsed| parsed.start_lsn);

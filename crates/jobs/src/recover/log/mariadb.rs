@@ -20,6 +20,7 @@ use redo::{LogVendor, RedoError};
 
 use super::super::error::{RecoverError, Result, damaged, failed, locked_out, refused};
 use super::archived::Archived;
+use crate::door;
 use crate::source::log_name::LOG;
 use crate::source::read_up_to;
 
@@ -45,7 +46,8 @@ impl MariaDbLog {
     /// Opens a datadir's log; `for_writing` if it will be closed.
     pub fn open(datadir: &Path, for_writing: bool, keys: &KeyStore) -> Result<Self> {
         let path = datadir.join(LOG);
-        let opened = File::options().read(true).write(for_writing).open(&path);
+        // A link is followed only for reading: written in place, it could be any file.
+        let opened = if for_writing { door::change(datadir, LOG) } else { door::open_file(&path) };
         let file = opened.map_err(failed(&path, "opening the redo log"))?;
         let len = file.metadata().map_err(failed(&path, "reading the redo log"))?.len();
         let header = read_up_to(&file, 0, START_OFFSET).map_err(failed(&path, "reading the redo log"))?;

@@ -7,7 +7,7 @@
 //! first in the directory.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -25,10 +25,11 @@ use redo::mysql::{FORMAT_MANY_FILES, FORMAT_MID_GROUP, LOG_FILE_HDR_SIZE, LOG_HE
 use redo::record::{RecordFault, TableState};
 use redo::verify_mysql;
 
-use super::super::durable::{make_directories, make_like, sync_directory_of};
+use super::super::durable::{make_directories, sync_directory_of};
 use super::super::error::{RecoverError, Result, damaged, failed, locked_out, refused};
 use super::archived_mysql::{ArchivedEnd, find, needed_to};
 use super::verify::{verify_end, verify_stretch};
+use crate::door;
 use crate::source::log_name::{LOG, REDO_DIR};
 use crate::source::mysql_log::{MySqlLog, MySqlLogError};
 use crate::source::read_up_to;
@@ -94,7 +95,7 @@ impl MySqlRedo {
     }
 
     fn open_ring(datadir: &Path, first: PathBuf, keys: &KeyStore) -> Result<Self> {
-        let head = File::open(&first).and_then(|file| read_up_to(&file, 0, LOG_HEADER_FORMAT + 4));
+        let head = door::open_file(&first).and_then(|file| read_up_to(&file, 0, LOG_HEADER_FORMAT + 4));
         let head = head.map_err(failed(&first, "reading the redo log"))?;
         // Before anything else in the file is believed: other formats need not have it.
         if let Some(format) = be::u32_at(&head, LOG_HEADER_FORMAT).filter(|format| *format < FORMAT_MID_GROUP) {
@@ -221,7 +222,7 @@ impl MySqlRedo {
     /// The flushed LSN in the system tablespace, written at shutdown. `None` in an increment without that tablespace.
     pub fn flushed(&self) -> Result<Option<Lsn>> {
         let path = self.datadir.join("ibdata1");
-        let page0 = match File::open(&path) {
+        let page0 = match door::open_file(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened.and_then(|file| read_up_to(&file, 0, FIL_PAGE_FILE_FLUSH_LSN + 8)),
         };
@@ -277,6 +278,12 @@ impl MySqlRedo {
         Ok(newest.with_file_name(format!("#ib_redo{next}")))
     }
 
+    /// The name of a file of the log, relative to the datadir.
+    fn inside<'p>(&self, path: &'p Path) -> Result<&'p Path> {
+        let inside = path.strip_prefix(&self.datadir);
+        inside.map_err(|_| RecoverError::Internal("a file of the redo log is outside of the datadir"))
+    }
+
     /// Adds the closing file to a chain and removes the others. xtrabackup's copy stays until its note says that the backup is prepared.
     pub fn close(&self, bytes: &[u8], size: usize) -> Result<()> {
         let Some(newest) = self.own().newest() else { return refused("the redo log has no file") };
@@ -287,16 +294,17 @@ impl MySqlRedo {
         // Servers never read files with this suffix; they only reuse them.
         let new = with_suffix(&path, "_tmp");
         let like = fs::metadata(&newest.path).map_err(failed(&newest.path, "looking at the redo log"))?;
+        let (inside, new_inside) = (self.inside(&path)?, self.inside(&new)?);
         let write = || {
-            let file = File::options().write(true).create(true).truncate(true).open(&new)?;
+            let file = door::replace(&self.datadir, new_inside)?;
             let mut all = bytes.to_vec();
             all.resize(size, 0);
             file.write_all_at(&all, 0)?;
+            door::give(&file, &like)?;
             file.sync_all()
         };
         write().map_err(failed(&new, "writing the new redo log"))?;
-        make_like(&new, &like)?;
-        fs::rename(&new, &path).map_err(failed(&path, "naming the new redo log"))?;
+        door::rename(&self.datadir, new_inside, inside).map_err(failed(&path, "naming the new redo log"))?;
         sync_directory_of(&path)?;
         if self.is_copy() {
             return Ok(());
@@ -305,12 +313,8 @@ impl MySqlRedo {
         let mut files: Vec<_> = self.own().files.iter().collect();
         files.sort_by_key(|file| file.parsed.start_lsn);
         for file in files {
-            match fs::remove_file(&file.path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(failed(&file.path, "removing the old redo log")(error));
-                }
-                _ => {}
-            }
+            let removed = door::remove(&self.datadir, self.inside(&file.path)?);
+            removed.map_err(failed(&file.path, "removing the old redo log"))?;
         }
         sync_directory_of(&path)
     }

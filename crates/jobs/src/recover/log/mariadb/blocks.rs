@@ -16,6 +16,7 @@ use redo::verify_mariadb::Segment;
 use super::super::super::error::{Result, failed, refused};
 use super::super::verify::{verify_end, verify_stretch};
 use super::{Lsn, MariaDbLog};
+use crate::door;
 use crate::source::read_up_to;
 
 const BLOCK: u64 = LOG_BLOCK_SIZE as u64;
@@ -36,7 +37,7 @@ impl MariaDbLog {
     /// starts a recovery even if there is nothing to recover.
     pub fn is_closed_at(&self, end: Lsn) -> Result<bool> {
         let path = self.path.with_file_name("ibdata1");
-        let page0 = std::fs::File::open(&path).and_then(|file| read_up_to(&file, 0, FIL_PAGE_FILE_FLUSH_LSN + 8));
+        let page0 = door::open_file(&path).and_then(|file| read_up_to(&file, 0, FIL_PAGE_FILE_FLUSH_LSN + 8));
         let page0 = page0.map_err(failed(&path, "reading the first page"))?;
         let flushed = be::u64_at(&page0, FIL_PAGE_FILE_FLUSH_LSN).map(Lsn);
         Ok(self.parsed.checkpoint.lsn == end && flushed == Some(end))

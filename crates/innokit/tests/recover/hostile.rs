@@ -1,0 +1,351 @@
+//! Sets made to reach beyond their own folder: forged notes of innokit, links and pipes where it writes or reads. Beside each set stands a
+//! tree of victim files in which nothing may change, and no command may wait for a pipe.
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::common::{Dir, Run, all_datadirs, copy, innokit};
+use format::page::checksum::crc32c;
+use serde_json::Value;
+
+const SHADOW: &str = "innokit-recover.shadow";
+/// Longer than any of these runs takes, on any machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs innokit. It fails the test if it does not end.
+fn run(args: &[&str]) -> Run {
+    let mut command = innokit();
+    let mut child = command
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("innokit runs");
+    let started = Instant::now();
+    while child.try_wait().expect("a child").is_none() {
+        if started.elapsed() > PATIENCE {
+            child.kill().expect("killed");
+            panic!("innokit {args:?} waits");
+        }
+        sleep(Duration::from_millis(20));
+    }
+    Run::of(&child.wait_with_output().expect("ended"))
+}
+
+/// Everything below a folder: names, kinds, contents, owners, modes and times.
+fn state(root: &Path) -> Vec<(PathBuf, Vec<u8>, [i64; 6])> {
+    let (mut found, mut dirs) = (Vec::new(), vec![root.to_path_buf()]);
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            let meta = fs::symlink_metadata(&path).expect("there");
+            let bytes = if meta.is_file() { fs::read(&path).expect("read") } else { Vec::new() };
+            let numbers = [i64::from(meta.mode()), i64::from(meta.uid()), i64::from(meta.gid()), meta.nlink() as i64];
+            found.push((
+                path.clone(),
+                bytes,
+                [numbers[0], numbers[1], numbers[2], numbers[3], meta.mtime(), meta.mtime_nsec()],
+            ));
+            if meta.is_dir() {
+                dirs.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// A folder with a victim tree, and room for sets beside it.
+struct Place {
+    dir: Dir,
+    before: Vec<(PathBuf, Vec<u8>, [i64; 6])>,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = Dir::new();
+        for name in ["victim/crontab", "victim/shop/t.ibd", "victim/ib_logfile0"] {
+            dir.file(name, &[7; 20_000]);
+        }
+        let before = state(&dir.path().join("victim"));
+        Self { dir, before }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    /// A copy of a crashed datadir.
+    fn crashed(&self, kind: &str, name: &str) -> PathBuf {
+        let to = self.path(name);
+        copy(&all_datadirs().join(format!("{kind}-16k-crashed")), &to);
+        to
+    }
+
+    fn assert_untouched(&self, what: &str) {
+        assert!(state(&self.path("victim")) == self.before, "{what}: the victim changed");
+    }
+}
+
+fn pipe(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo runs").success());
+}
+
+fn tar(folder: &Path) -> Vec<u8> {
+    let output = Command::new("tar").args(["-c", "-f", "-", "-C"]).arg(folder).arg(".").output().expect("tar runs");
+    assert!(output.status.success());
+    output.stdout
+}
+
+/// A file as backup tools send it in a stream: a chunk of bytes, then the end chunk.
+fn member(name: &str, bytes: &[u8]) -> Vec<u8> {
+    let little = |number: u64, len: usize| number.to_be_bytes().into_iter().rev().take(len).collect::<Vec<u8>>();
+    let head = |code: u8| [b"XBSTCK01", &[0, code][..], &little(name.len() as u64, 4), name.as_bytes()].concat();
+    let numbers = [little(bytes.len() as u64, 8), little(0, 8), little(u64::from(crc32(bytes)), 4)].concat();
+    [&head(b'P'), &numbers, bytes, &head(b'E')].concat()
+}
+
+/// zlib's CRC-32, computed bit by bit.
+fn crc32(bytes: &[u8]) -> u32 {
+    let bit = |crc: u32| if crc & 1 == 1 { (crc >> 1) ^ 0xEDB8_8320 } else { crc >> 1 };
+    !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| bit(crc)))
+}
+
+#[test]
+fn archives_cannot_bring_notes_about_innokits_own_work() {
+    let place = Place::new();
+    let own = [
+        SHADOW,
+        "innokit-recover.moved",
+        "innokit-unpack.unfinished",
+        "shop/t.ibd.innokit-ren",
+        "innokit-recover.increment",
+    ];
+    for name in own {
+        fs::create_dir_all(place.path("data/shop")).expect("made");
+        place.dir.file("data/ibdata1", b"a file");
+        place.dir.file(&format!("data/{name}"), b"forged");
+        let archives =
+            [("a.tar", tar(&place.path("data"))), ("a.xb", [member("a", b"1"), member(name, b"forged")].concat())];
+        for (archive, bytes) in archives {
+            place.dir.file(archive, &bytes);
+            for command in [vec!["unpack"], vec!["restore", "--to"]] {
+                let (archive, to) = (place.text(archive), place.text("to"));
+                let args = if command.len() == 1 {
+                    vec!["unpack", &archive, &to]
+                } else {
+                    vec!["restore", &archive, "--to", &to]
+                };
+                let run = run(&args);
+                assert!(
+                    run.status == 2 && run.errors.contains(name) && run.errors.contains("leave that file out"),
+                    "{args:?}: {}",
+                    run.errors
+                );
+                assert!(!place.path("to").exists(), "{args:?}");
+            }
+        }
+        fs::remove_dir_all(place.path("data")).expect("removed");
+    }
+    place.assert_untouched("own names");
+}
+
+/// A shadow file with this tag, whose only batch writes `bytes` at the start of the file called `name`.
+fn shadow(tag: u64, name: &str, bytes: &[u8]) -> Vec<u8> {
+    let be32 = |number: usize| u32::try_from(number).expect("small").to_be_bytes();
+    let names = [&be32(0)[..], &be32(name.len()), name.as_bytes()].concat();
+    let pieces = [&be32(0)[..], &be32(bytes.len()), &0_u64.to_be_bytes()].concat();
+    let (directory, data) = ([names, pieces].concat(), bytes);
+    let head = [
+        &b"INNOKRW1"[..],
+        &tag.to_be_bytes(),
+        &12_345_u64.to_be_bytes(),
+        &0_u64.to_be_bytes(),
+        &be32(1),
+        &be32(1),
+        &(directory.len() as u64).to_be_bytes(),
+        &(data.len() as u64).to_be_bytes(),
+        &crc32c(&[&directory, data].concat()).to_be_bytes(),
+    ]
+    .concat();
+    let mut all = [&head[..], &crc32c(&head).to_be_bytes(), &directory, data].concat();
+    all.resize(all.len().next_multiple_of(4096), 0);
+    all
+}
+
+/// The commands that would finish an interrupted run.
+fn finishing<'t>(set: &'t str, to: &'t str) -> [Vec<&'t str>; 4] {
+    [
+        vec!["recover", "--in-place", set],
+        vec!["recover", "--to", to, set],
+        vec!["restore", set, "--to", to],
+        vec!["restore", set, "--to", to, "--move"],
+    ]
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_shadow_file_is_believed_only_where_it_was_made_and_leads_nowhere_else() {
+    let place = Place::new();
+    let set = place.crashed("mariadb", "set");
+    let (from, to) = (place.text("set"), place.text("to"));
+    let plan: Value = serde_json::from_str(&run(&["recover", "--dry-run", "--json", &from]).text).expect("JSON");
+    let number = |name: &str| plan[name].as_u64().expect("an LSN");
+    let of_log = number("checkpoint_lsn").rotate_left(32) ^ number("end_lsn");
+    let victim = place.text("victim/crontab");
+    // Who makes one in the folder itself knows the inodes.
+    let of_folder = || {
+        let inode = |path: &Path| fs::metadata(path).expect("there").ino().to_be_bytes();
+        crc32c(&[inode(&set), inode(&set.join(SHADOW))].concat())
+    };
+    for (name, is_of_folder) in [
+        (victim.as_str(), false),
+        (&victim, true),
+        ("../victim/crontab", true),
+        ("ib_buffer_pool", true),
+        ("ibdata1", false),
+    ] {
+        for args in finishing(&from, &to).into_iter().take(if is_of_folder { 1 } else { 4 }) {
+            fs::write(set.join(SHADOW), "").expect("made");
+            let tag = if is_of_folder {
+                u64::from(crc32c(&of_log.to_be_bytes())) << 32 | u64::from(of_folder())
+            } else {
+                of_log
+            };
+            fs::write(set.join(SHADOW), shadow(tag, name, b"* * * * * root sh")).expect("written");
+            let before = state(&set);
+            let run = run(&args);
+            let says = if is_of_folder {
+                "to which no run would have written"
+            } else {
+                "did not make this file for this folder"
+            };
+            assert!(
+                run.status == 2 && run.errors.contains(says) && run.errors.contains(SHADOW),
+                "{args:?} {name}: {}",
+                run.errors
+            );
+            let after = state(&set);
+            let files = |state: &[(PathBuf, Vec<u8>, [i64; 6])]| {
+                state.iter().map(|(path, bytes, _)| (path.clone(), bytes.clone())).collect::<Vec<_>>()
+            };
+            assert!(files(&before) == files(&after), "{args:?} {name}: the set changed");
+            place.assert_untouched(&format!("{args:?} {name}"));
+            assert!(!Path::new(&to).exists(), "{args:?}");
+        }
+    }
+    fs::remove_file(set.join(SHADOW)).expect("removed");
+    let run = run(&["recover", "--in-place", &from]);
+    assert_eq!(run.status, 0, "{}", run.errors);
+}
+
+/// The names that root writes to in a datadir are links: to a victim, or to the datadir's own file, which lies beside it.
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn nothing_is_written_through_a_link() {
+    const CLOSING: &str = "#innodb_redo/#ib_redo_tmp";
+    let replaced = ["ib_buffer_pool.incomplete", "ib_buffer_pool", "innokit-recover.moved", "ib_logfile101"];
+    for (kind, names, is_refused) in [
+        ("mariadb", &replaced[..], false),
+        ("mariadb", &[SHADOW], true),
+        ("mariadb", &["ib_logfile0"], true),
+        ("mysql", &["ib_buffer_pool.incomplete", CLOSING], false),
+        ("mysql", &["mysql.ibd"], true),
+    ] {
+        let place = Place::new();
+        let (set, beside) = (place.crashed(kind, "set"), place.path("beside"));
+        for name in names {
+            let link = if *name == CLOSING { next_log(&set) } else { set.join(name) };
+            if link.exists() && is_refused {
+                fs::rename(&link, &beside).expect("moved");
+                symlink(&beside, &link).expect("linked");
+            } else {
+                fs::remove_file(&link).ok();
+                symlink(place.path("victim/ib_logfile0"), &link).expect("linked");
+            }
+        }
+        let moved = beside.exists().then(|| fs::read(&beside).expect("read"));
+        let run = run(&["recover", "--in-place", &place.text("set")]);
+        place.assert_untouched(names[0]);
+        assert!(moved == beside.exists().then(|| fs::read(&beside).expect("read")), "{names:?}: {}", run.errors);
+        let last = names[0].trim_end_matches(".ibd");
+        assert_eq!(
+            (run.status, is_refused && run.errors.contains(last)),
+            (if is_refused { 2 } else { 0 }, is_refused),
+            "{names:?}: {}",
+            run.errors
+        );
+    }
+}
+
+/// The name under which MySQL's log is closed, before it is in its place.
+fn next_log(set: &Path) -> PathBuf {
+    let names =
+        fs::read_dir(set.join("#innodb_redo")).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+    let numbers = names.filter_map(|name| name.to_str()?.strip_prefix("#ib_redo")?.parse::<u64>().ok());
+    set.join(format!("#innodb_redo/#ib_redo{}_tmp", numbers.max().expect("a log") + 1))
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn what_a_link_leads_to_is_not_copied_unless_it_is_the_datadirs() {
+    let place = Place::new();
+    let set = place.crashed("mariadb", "set");
+    fs::create_dir_all(set.join("shop")).expect("made");
+    let secret = place.dir.file("secret", b"a key of root");
+    fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("a mode");
+    symlink(&secret, set.join("shop/x.frm")).expect("linked");
+    let (from, to) = (place.text("set"), place.text("to"));
+    for args in [["recover", "--to", &to, &from], ["restore", "--to", &to, &from]] {
+        let run = run(&args);
+        assert!(
+            run.status == 2 && run.errors.contains("shop/x.frm") && run.errors.contains("a link"),
+            "{}",
+            run.errors
+        );
+        assert!(!place.path("to").exists());
+    }
+    // Which a server would read.
+    fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o644)).expect("a mode");
+    let run = run(&["recover", "--to", &to, &from]);
+    assert_eq!(run.status, 0, "{}", run.errors);
+    assert_eq!(fs::read(place.path("to/shop/x.frm")).expect("copied"), b"a key of root");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn no_pipe_is_waited_for() {
+    let place = Place::new();
+    let apart = ["ib_buffer_pool", "ib_buffer_pool.incomplete", "shop/z.frm", "shop/z.ibd", "xtrabackup_info"];
+    for names in [&["ibdata1"][..], &["aria_log_control"], &["ib_logfile0"], &[SHADOW], &apart] {
+        let set = place.crashed("mariadb", "set");
+        fs::create_dir_all(set.join("shop")).expect("made");
+        for name in names {
+            fs::remove_file(set.join(name)).ok();
+            pipe(&set.join(name));
+        }
+        let (from, to) = (place.text("set"), place.text("to"));
+        for args in [
+            vec!["table", "check", &from],
+            vec!["recover", "--dry-run", &from],
+            vec!["restore", &from, "--to", &to],
+            vec!["recover", "--in-place", &from],
+        ] {
+            run(&args);
+        }
+        for made in [set.as_path(), Path::new(&to)].into_iter().filter(|made| made.exists()) {
+            fs::remove_dir_all(made).expect("removed");
+        }
+        place.assert_untouched(names[0]);
+    }
+}
