@@ -86,7 +86,7 @@ pub(super) fn copy_last(datadir: &Path, set: &Path) -> Result<()> {
 /// cannot be expected to read that. Returns whether it was copied.
 fn copy(datadir: &Path, set: &Path, name: &Path) -> Result<bool> {
     let copy = || {
-        let (mut source, mut target) = (door::source(datadir, name)?, door::create(set, name)?);
+        let (mut source, mut target) = (door::source(datadir, name)?, door::replace(set, name)?);
         let mode = source.metadata()?.permissions();
         std::io::copy(&mut source, &mut target)?;
         target.set_permissions(mode)
