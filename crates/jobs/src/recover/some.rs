@@ -12,6 +12,7 @@ use super::error::Result;
 use super::files::{Done, Files};
 use super::options::RecoverOptions;
 use super::planning;
+use super::reach::Reach;
 use super::run::open_log;
 use super::tuning::engine;
 use super::wanted::Wanted;
@@ -27,8 +28,8 @@ pub(crate) fn recover_some(set: &Path, to: &Path, spaces: &BTreeSet<SpaceId>, op
     if plan.wanted.is_clean {
         return Ok(());
     }
-    let files = Files::as_they_should_be(to, &plan, true, &mut Done::default())?;
-    let rewrite = budget.rewrite(&plan, &options.tuning.within(options.memory));
+    let files = Files::as_they_should_be(Reach::of(to, false), &plan, true, &mut Done::default())?;
+    let rewrite = budget.rewrite(&plan, &options.tuning.within(options.memory), 0);
     let mut work = Work::new(&plan, &files, engine(), Safety::NewFiles, rewrite)?;
     work.restore()?;
     work.run(&log, budget.redo(&plan), Some(options.round))?;
