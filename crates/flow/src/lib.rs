@@ -84,4 +84,4 @@ pub use plan::{BLOCK_ALIGN, Block, Cursor, FileRange, Plan};
 pub use reader::{FileFailure, Piece, Reader, ReaderError};
 pub use split::{Gap, SPLIT_UNIT, WholeFile};
 pub use stream::StreamReader;
-pub use workers::{WorkList, run_workers};
+pub use workers::{WorkList, run_both, run_workers};

@@ -2,6 +2,7 @@
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use crate::nodes::Nodes;
@@ -37,6 +38,9 @@ impl<'i, T> WorkList<'i, T> {
 /// Runs `f(0)` to `f(n - 1)`, each on its own thread (the first on the caller's), and returns their results in that order. A worker's panic
 /// continues in the caller once all workers have ended. Without workers, there are no results.
 ///
+/// Where the system starts no more threads, as in a container with a limit on processes, those that started do the work: there are fewer
+/// results, but at least that of `f(0)`. So workers share their work through a list, and no part of it belongs to a worker's number.
+///
 /// On a machine with several memory nodes (NUMA), the workers are spread over those whose processors the caller may use. Each stays on the
 /// processors of one node while it runs, so what it allocates and touches stays near.
 pub fn run_workers<T: Send>(n: usize, f: impl Fn(usize) -> T + Sync) -> Vec<T> {
@@ -47,10 +51,28 @@ pub fn run_workers<T: Send>(n: usize, f: impl Fn(usize) -> T + Sync) -> Vec<T> {
     };
     let f = &f;
     thread::scope(|scope| {
-        let others: Vec<_> = (1..n).map(|worker| scope.spawn(move || f(worker))).collect();
+        let start = |worker| thread::Builder::new().spawn_scoped(scope, move || f(worker)).ok();
+        let others: Vec<_> = (1..n).map_while(start).collect();
         let first = (n > 0).then(|| f(0));
         let others = others.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
         first.into_iter().chain(others).collect()
+    })
+}
+
+/// Runs `aside` on a thread, and `here` on the caller's, at the same time; one after the other if no thread starts. A panic of `aside`
+/// continues in the caller.
+pub fn run_both<A: Send, B>(aside: impl FnOnce() -> A + Send, here: impl FnOnce() -> B) -> (A, B) {
+    // A thread that does not start drops its closure, and `aside` would be lost with it.
+    let aside = Mutex::new(Some(aside));
+    let take = || aside.lock().unwrap_or_else(PoisonError::into_inner).take().map(|aside| aside());
+    thread::scope(|scope| {
+        let started = thread::Builder::new().spawn_scoped(scope, take);
+        let here = here();
+        let done = started.map_or_else(|_| take(), |aside| aside.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        match done {
+            Some(done) => (done, here),
+            None => unreachable!("it is taken once: by the thread, or if there is none by the caller"),
+        }
     })
 }
 

@@ -64,6 +64,7 @@ mod verdict;
 mod binlog_at;
 mod door;
 mod error;
+pub mod fault;
 mod finding_code;
 mod unlogged;
 

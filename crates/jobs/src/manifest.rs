@@ -2,6 +2,7 @@
 //! step of a backup replaces it with the real one. A checksum inside covers all values.
 
 use std::path::Path;
+use std::{fs, io};
 
 use flow::append::write_whole;
 use format::Lsn;
@@ -340,13 +341,19 @@ fn advance(set: &Path, from: &[BackupState], to: BackupState) -> Result<(), Erro
             manifest.state = to;
             manifest.write(set)
         }
+        // It would go on saying that the backup can be used.
+        Err(error @ Error::Io { .. }) if is_there(set) => Err(error),
         _ => Ok(()),
     }
 }
 
 /// Why this directory must not be recovered: it holds a void backup, or an increment. `None` if it may be.
 pub(crate) fn unfit(set: &Path) -> Option<String> {
-    let (manifest, _) = Manifest::read(set).ok()?;
+    let (manifest, _) = match Manifest::read(set) {
+        Ok(read) => read,
+        Err(error @ Error::Io { .. }) if is_there(set) => return Some(error.to_string()),
+        Err(_) => return None,
+    };
     let path = set.display();
     if manifest.state == BackupState::Void {
         let why = manifest.why.as_deref().unwrap_or("it was interrupted");
@@ -361,8 +368,29 @@ pub(crate) fn unfit(set: &Path) -> Option<String> {
 }
 
 /// Whether this directory holds a backup that innokit took.
+///
+/// A manifest that cannot be looked at is there: reading it then says why not. Taken for absent, a backup would be treated as a datadir.
 pub(crate) fn is_there(set: &Path) -> bool {
-    set.join(MANIFEST).exists()
+    !matches!(fs::symlink_metadata(set.join(MANIFEST)), Err(error) if error.kind() == io::ErrorKind::NotFound)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_manifest_that_cannot_be_read_is_not_absent() {
+        let set = tempfile::tempdir().expect("a directory");
+        assert!(!is_there(set.path()) && unfit(set.path()).is_none());
+        mark_recovered(set.path()).expect("there is none to mark");
+        symlink(MANIFEST, set.path().join(MANIFEST)).expect("linked");
+        assert!(is_there(set.path()));
+        mark_recovered(set.path()).expect_err("it would go on saying that the backup is complete");
+        Manifest::of_usable(set.path()).expect_err("it may be a backup");
+        assert!(unfit(set.path()).expect("undecided").contains("reading the manifest"));
+    }
 }
 
 #[cfg(test)]

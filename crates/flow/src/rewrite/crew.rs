@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::Scope;
+use std::thread::{Builder, Scope};
 
 use super::change::{Change, Stretch};
 use super::changes::Changes;
@@ -43,16 +43,12 @@ impl<'c, E: Send + 'c> Crew<'c, E> {
     where
         C: Change<Error = E>,
     {
-        if workers == 0 {
-            let mut scratch = C::Scratch::default();
-            let alone: Box<dyn FnMut(Job) -> Done<E> + 'c> = Box::new(move |job| work(change, job, &mut scratch));
-            return Self { busy: 0, jobs: None, results: None, alone: Some(alone), done: VecDeque::new() };
-        }
         let ((jobs, to_do), (report, results)) = (channel::<Job>(), channel());
         let to_do = Arc::new(Mutex::new(to_do));
-        for _ in 0..workers {
+        let mut started = 0;
+        while started < workers {
             let (to_do, report) = (Arc::clone(&to_do), report.clone());
-            scope.spawn(move || {
+            let serve = move || {
                 let mut scratch = C::Scratch::default();
                 loop {
                     let job = to_do.lock().unwrap_or_else(PoisonError::into_inner).recv();
@@ -61,7 +57,17 @@ impl<'c, E: Send + 'c> Crew<'c, E> {
                         return;
                     }
                 }
-            });
+            };
+            // The system may start no more threads: those that it has started do the work.
+            if Builder::new().spawn_scoped(scope, serve).is_err() {
+                break;
+            }
+            started += 1;
+        }
+        if started == 0 {
+            let mut scratch = C::Scratch::default();
+            let alone: Box<dyn FnMut(Job) -> Done<E> + 'c> = Box::new(move |job| work(change, job, &mut scratch));
+            return Self { busy: 0, jobs: None, results: None, alone: Some(alone), done: VecDeque::new() };
         }
         Self { busy: 0, jobs: Some(jobs), results: Some(results), alone: None, done: VecDeque::new() }
     }

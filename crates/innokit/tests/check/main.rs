@@ -41,5 +41,6 @@ mod prometheus;
 mod redo_info;
 mod same_answer;
 mod space_management;
+mod unread;
 mod verdict;
 mod watching;

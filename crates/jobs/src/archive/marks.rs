@@ -15,6 +15,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -24,8 +25,9 @@ use flow::log_writer::{LogError, LogOptions, LogReader, LogWriter, Recycle, Spac
 use format::Lsn;
 use format::bytes::be;
 
-use super::error::{Result, failed, refused};
+use super::error::{ArchiveError, Result, failed, refused};
 use crate::server::BinlogPosition;
+use crate::{Error, fault};
 
 const DIR: &str = "marks";
 /// The directory's name until it is complete.
@@ -114,6 +116,12 @@ fn options() -> LogOptions {
 }
 
 fn unusable<T>(path: &Path, error: &LogError) -> Result<T> {
+    if let LogError::Io { error: source, .. } | LogError::Memory(source) = error
+        && fault::is_environment(source)
+    {
+        let source = io::Error::new(source.kind(), error.to_string());
+        return Err(ArchiveError::Job(Error::Io { path: path.to_path_buf(), action: "reading the marks", source }));
+    }
     refused(format!("{}: {error}: move this directory away; times before now then lead to no LSN", path.display()))
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use redo::segment::EndRecord;
 
-use super::error::{Result, refused};
+use super::error::{Result, failed, refused};
 use super::gap::noted;
 use super::marks::{Mark, first_and_last_mark};
 use super::mysql::{BlockRange, StoredBlocks, is_of_blocks};
@@ -12,6 +12,7 @@ use super::name::{SegmentName, list};
 use super::status::Unlogged;
 use super::stored::Stored;
 use crate::door;
+use crate::fault;
 use crate::server::BinlogPosition;
 
 /// A stretch of the log without a gap.
@@ -92,9 +93,10 @@ pub fn verify_archive(dir: &Path) -> Result<ArchiveReport> {
     for name in names {
         let added = match is_of_blocks(dir, name)? {
             true => {
-                StoredBlocks::read(dir, name).map(|stored| report.add_blocks(dir, &stored, name == newest, &mut blocks))
+                let add = |stored| report.add_blocks(dir, &stored, name == newest, &mut blocks);
+                StoredBlocks::read(dir, name).and_then(add)
             }
-            false => Stored::read(dir, name).map(|stored| report.add(dir, &stored, name == newest)),
+            false => Stored::read(dir, name).and_then(|stored| report.add(dir, &stored, name == newest)),
         };
         match added {
             Ok(()) => {}
@@ -128,11 +130,11 @@ impl ArchiveReport {
         })
     }
 
-    fn add(&mut self, dir: &Path, stored: &Stored, is_newest: bool) {
+    fn add(&mut self, dir: &Path, stored: &Stored, is_newest: bool) -> Result<()> {
         self.segments += 1;
         self.mtrs += stored.mtrs;
         self.bytes += stored.end().0 - stored.name.start.0;
-        self.damage.extend(fault(dir, stored.name, stored.end_record(), is_newest));
+        self.damage.extend(wrong_end(dir, stored.name, stored.end_record(), is_newest)?);
         let SegmentName { timeline, start } = stored.name;
         let (start_lsn, end_lsn) = (start.0, stored.end().0);
         if let Some(range) = self.ranges.last_mut().filter(|range| range.timeline == timeline) {
@@ -142,17 +144,24 @@ impl ArchiveReport {
             }
             if range.end_lsn >= start_lsn {
                 (range.end_lsn, range.segments) = (end_lsn.max(range.end_lsn), range.segments + 1);
-                return;
+                return Ok(());
             }
         }
         self.begin_range(dir, stored.name, end_lsn);
+        Ok(())
     }
 
     /// Adds a segment of MySQL's log. `range` is the stretch of the previous segment, as far as it is read.
-    fn add_blocks(&mut self, dir: &Path, stored: &StoredBlocks, is_newest: bool, range: &mut Option<BlockRange>) {
+    fn add_blocks(
+        &mut self,
+        dir: &Path,
+        stored: &StoredBlocks,
+        is_newest: bool,
+        range: &mut Option<BlockRange>,
+    ) -> Result<()> {
         self.segments += 1;
         self.bytes += stored.end().0 - stored.name.start.0;
-        self.damage.extend(fault(dir, stored.name, stored.end_record(), is_newest));
+        self.damage.extend(wrong_end(dir, stored.name, stored.end_record(), is_newest)?);
         let before = range.take();
         if let Some(before) = before.as_ref().filter(|before| before.overlaps(stored.name)) {
             let path = stored.path.display();
@@ -172,6 +181,7 @@ impl ArchiveReport {
             known.end_lsn = now.end().0;
         }
         *range = Some(now);
+        Ok(())
     }
 
     fn begin_range(&mut self, dir: &Path, name: SegmentName, end_lsn: u64) {
@@ -189,9 +199,9 @@ impl ArchiveReport {
 }
 
 /// What is wrong with a segment by itself, if anything.
-fn fault(dir: &Path, name: SegmentName, found: EndRecord, is_newest: bool) -> Option<String> {
+fn wrong_end(dir: &Path, name: SegmentName, found: EndRecord, is_newest: bool) -> Result<Option<String>> {
     let end: PathBuf = name.end_path(dir);
-    match door::read_file(&end) {
+    Ok(match door::read_file(&end) {
         Ok(bytes) => match EndRecord::parse(&bytes) {
             Some(record) if record == found => None,
             Some(record) => Some(format!(
@@ -203,8 +213,9 @@ fn fault(dir: &Path, name: SegmentName, found: EndRecord, is_newest: bool) -> Op
             )),
             None => Some(format!("{}: the end record is damaged", end.display())),
         },
+        Err(error) if fault::is_environment(&error) => return Err(failed(&end, "reading the end record")(error)),
         // An archiver that is running, or was killed, leaves the newest segment without one.
         Err(_) if is_newest => None,
         Err(_) => Some(format!("{}: the end record is missing, although a later segment exists", end.display())),
-    }
+    })
 }

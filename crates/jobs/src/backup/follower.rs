@@ -53,7 +53,10 @@ impl<'s> Follower<'s> {
         followed: &'s Followed,
         follow: impl FnOnce() -> Result<()> + Send + 's,
     ) -> Result<Self> {
-        let mut follower = Self { followed, thread: Some(scope.spawn(follow)) };
+        let started = thread::Builder::new().spawn_scoped(scope, follow);
+        let started =
+            started.map_err(|error| BackupError::Log(format!("no thread starts that would follow it: {error}")))?;
+        let mut follower = Self { followed, thread: Some(started) };
         // Acquire: see `Followed::reached`.
         while followed.at.load(Ordering::Acquire) == 0 {
             follower.check()?;

@@ -34,13 +34,13 @@ mod verify;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::DirBuilderExt;
-use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use flow::durable::sync_file_system_of;
+use flow::run_both;
 use format::Lsn;
 use format::keyring::KeyStore;
 
@@ -337,6 +337,7 @@ impl<'r> Run<'r> {
         if self.manifest.base.is_none() {
             recover_one(self.set, &trial(keys))?;
         }
+        // A recovery may drop and rename tables.
         if self.options.prepare {
             recover_one(self.set, &RecoverOptions { keys: keys.clone(), ..RecoverOptions::default() })?;
             known.clear();
@@ -345,14 +346,15 @@ impl<'r> Run<'r> {
             let altered = self.vendor.altered();
             prove_indexes(self.set, &self.manifest.tablespaces, &altered, (keys, self.options.prepare))?;
         }
+        let written: Vec<String> = known.keys().map(|name| name.display().to_string()).collect();
         // Nothing is written between here and the manifest, so one sync, while the rest of the set is read, makes all of it durable.
         let (set, keys) = (self.set, self.keys);
-        let (examined, synced) = thread::scope(|scope| {
-            let sync = scope.spawn(|| sync_file_system_of(set));
-            let examined = examine(set, &known, keys);
-            (examined, sync.join().unwrap_or_else(|panic| resume_unwind(panic)))
-        });
+        let (synced, examined) = run_both(|| sync_file_system_of(set), || examine(set, &known, keys));
         let mut examined = examined?;
+        if let Some(lost) = written.iter().find(|name| !examined.files.contains_key(*name)) {
+            let why = format!("the set's listing lacks {lost}, which was written: take the backup again");
+            return Err(BackupError::Job(Error::Unusable { path: set.to_path_buf(), why }));
+        }
         if let Some(page) = examined.damage.pop() {
             return Err(BackupError::Unproved(format!(
                 "{page} in the finished backup, and was sound when it was copied: examine the disk of the backup, and take it again"

@@ -11,6 +11,8 @@ use format::keyring::KeyStore;
 use super::chain::{Chain, as_job};
 use super::error::{BackupError, Result, refused};
 use super::pages::{PageReader, PagesRead};
+use crate::Error;
+use crate::fault;
 use crate::manifest::{BackupBase, BackupFile, BackupState, MANIFEST, MISSING, Manifest, NOT_LISTED, UNSOUND};
 use crate::recover::{LogNames, RecoverError, RecoverOptions, recover_one, refuse_unfinished, walk_datadir};
 use crate::server::ServerKind;
@@ -187,6 +189,7 @@ fn verify_set(set: &Path, keys: &KeyFiles) -> Result<BackupReport> {
     problems.append(&mut examined.damage);
     compare(&manifest, &examined, &mut problems);
     prove(set, &manifest, keys, &mut problems)?;
+    refuse_unread(set)?;
     Ok(report(&manifest, &examined, problems))
 }
 
@@ -215,6 +218,13 @@ fn report(manifest: &Manifest, examined: &Examined, problems: Vec<String>) -> Ba
     let (bytes, pages, server_version) = (examined.bytes, examined.pages, manifest.server_version.clone());
     let (base, increments) = (manifest.base.clone(), 0);
     BackupReport { state, server_version, to_lsn, files, bytes, pages, base, increments, problems }
+}
+
+/// Fails if the system refused to read something on the way: what is missing then proves nothing.
+fn refuse_unread(set: &Path) -> Result<()> {
+    let Some(first) = fault::unread().into_iter().next() else { return Ok(()) };
+    let why = format!("it is undecided whether this backup is sound: {first}");
+    Err(BackupError::Job(Error::Unusable { path: set.to_path_buf(), why }))
 }
 
 /// Compares the files with the manifest.
@@ -249,6 +259,16 @@ fn prove(set: &Path, manifest: &Manifest, keys: &KeyFiles, problems: &mut Vec<St
     match proved {
         Ok(()) => {}
         Err(RecoverError::Job(error)) => return Err(BackupError::Job(error)),
+        // No memory, threads or engine, or a file that another holds: nothing is known about the backup.
+        Err(
+            error @ (RecoverError::Write(_)
+            | RecoverError::Locked { .. }
+            | RecoverError::Key(_)
+            | RecoverError::Internal(_)),
+        ) => {
+            let why = format!("it is undecided whether it can be recovered: {error}");
+            return Err(BackupError::Job(Error::Unusable { path: set.to_path_buf(), why }));
+        }
         Err(error) => problems.push(format!("it cannot be recovered: {error}")),
     }
     Ok(())

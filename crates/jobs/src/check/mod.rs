@@ -46,14 +46,15 @@ use flow::{Counters, Devices, FileId, FileRange, ReadOptions, Reader, run_worker
 
 use format::keyring::KeyStore;
 
-use crate::Error;
-use crate::report::document::{Effort, PartOf, Report, Severity};
+use crate::finding_code::FindingCode;
+use crate::report::document::{Effort, Finding, PartOf, Report, Severity};
 use crate::report::watcher::watched;
 use crate::source::catalog::Catalog;
 use crate::source::content::Content;
 use crate::source::datadir::{Candidate, Inventory, Passed};
 use crate::source::files::{self, File};
 use crate::source::name::NameHint;
+use crate::{Error, fault};
 use examined::{Context, Examined};
 use file_state::FileState;
 use findings::Findings;
@@ -175,6 +176,7 @@ impl Check {
         // A stopped run cannot tell which files it would have found, so do not compare them with the dictionary.
         let catalogs = if is_stopped || !is_dictionary_here { &[][..] } else { &self.catalogs };
         let mut report = settle::settle(&self.inventory, catalogs, rows, findings, &wish);
+        say_unread(&mut report);
         if is_stopped {
             (report.incomplete, report.totals.unread_files) = (true, unread);
         }
@@ -227,8 +229,27 @@ fn unread_elsewhere(inventory: &Inventory, rows: &[Examined]) -> Vec<Passed> {
         rows.iter().filter(of_row).any(|row| row.is_cut || row.state.with_tally(|tally| tally.failure.is_some()))
             || inventory.failed.iter().any(|failed| failed.path == path)
     };
-    let missed = files::failures_of(&inventory.asked).into_iter().filter(|missed| !is_reported(&missed.path));
+    let missed = files::failures_of(&inventory.asked).into_iter().chain(fault::noted_parts());
+    let missed = missed.filter(|missed| !is_reported(&missed.path));
     missed.map(|missed| Passed { path: missed.path, why: missed.why }).collect()
+}
+
+/// What could not be read while the findings were settled, such as a redo log: without it they may be wrong.
+fn say_unread(report: &mut Report) {
+    for missed in fault::noted().into_iter().chain(fault::noted_parts()) {
+        let finding = words::about(
+            &missed.path,
+            FindingCode::UNREADABLE_FILE,
+            Severity::Undecided,
+            format!("cannot be read: {}", missed.why),
+        );
+        let is_said = |said: &Finding| said.path == finding.path && said.severity == Severity::Undecided;
+        if !report.findings.iter().any(is_said) {
+            (report.totals.findings, report.totals.undecided) =
+                (report.totals.findings + 1, report.totals.undecided + 1);
+            report.findings.push(finding);
+        }
+    }
 }
 
 /// Notes that a server holds locks on the files: pages it is writing look damaged unless they are read again.

@@ -31,7 +31,8 @@ enum Message {
 pub(super) struct Unpacking {
     sender: SyncSender<Message>,
     batch: Vec<u8>,
-    worker: JoinHandle<StreamOutcome>,
+    /// Or why there is none.
+    worker: Result<JoinHandle<StreamOutcome>, String>,
 }
 
 impl Unpacking {
@@ -39,7 +40,8 @@ impl Unpacking {
     pub fn start(packing: Packing, inside: Box<dyn Inner>) -> Self {
         let (sender, receiver) = sync_channel(BATCHES_WAITING);
         let incoming = Incoming { receiver, current: Vec::new(), done: 0, taken: 0, last: [0; 8], broken: None };
-        let worker = std::thread::spawn(move || unpack(packing, incoming, inside));
+        let worker = std::thread::Builder::new().spawn(move || unpack(packing, incoming, inside));
+        let worker = worker.map_err(|error| format!("no thread starts to decompress it: {}", plain(&error)));
         Self { sender, batch: Vec::with_capacity(BATCH), worker }
     }
 
@@ -72,9 +74,10 @@ impl Unpacking {
         self.send();
         let Self { sender, worker, .. } = self;
         drop(sender);
-        worker.join().unwrap_or_else(|_| {
+        let done = worker.and_then(|worker| worker.join().map_err(|_| "the decompression failed".to_owned()));
+        done.unwrap_or_else(|why| {
             let mut outcome = StreamOutcome::new(0);
-            outcome.failed.push(Passed { path: path.to_path_buf(), why: "the decompression failed".to_owned() });
+            outcome.failed.push(Passed { path: path.to_path_buf(), why });
             outcome
         })
     }

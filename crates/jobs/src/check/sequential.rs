@@ -168,7 +168,7 @@ impl Phase<'_> {
                 let sound = usize::try_from(gap.offset - piece.offset).unwrap_or(usize::MAX);
                 take(piece.bytes.get(..sound).unwrap_or(piece.bytes));
                 let words = format!("the device cannot read byte {} of the file: {}", gap.offset, plain(&gap.error));
-                let (reason, severity) = ("unreadable_bytes".into(), Severity::Damage);
+                let (reason, severity) = ("unreadable_bytes".into(), Severity::Undecided);
                 return Ok(Some(Break { reason, severity, words, position: Some(gap.offset) }));
             }
             take(piece.bytes);

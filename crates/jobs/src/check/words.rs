@@ -60,7 +60,7 @@ pub(super) fn corrupt_page(
 pub(super) fn unreadable_page(path: Option<&PathBuf>, number: u32, offset: u64, error: &str) -> Finding {
     let path = path.map_or(Path::new(""), PathBuf::as_path);
     let message = format!("the device cannot read byte {offset} of the file: {error}");
-    Finding { page: Some(number), pages: 1, ..about(path, "unreadable_page", Severity::Damage, message) }
+    Finding { page: Some(number), pages: 1, ..about(path, "unreadable_page", Severity::Undecided, message) }
 }
 
 pub(super) fn odd_type(

@@ -380,7 +380,7 @@ impl<'r> CheckWorker<'r> {
         });
     }
 
-    /// Whether the device could not read some byte of the page: that page is lost, and only that one.
+    /// Whether the device could not read some byte of the page: nothing is known about that page, and only that one.
     #[cold]
     fn in_gap(&mut self, piece: &Piece<'_>, index: u32, size: usize, number: u32) -> bool {
         let start = piece.offset + u64::from(index) * size as u64;
@@ -389,10 +389,10 @@ impl<'r> CheckWorker<'r> {
         else {
             return false;
         };
-        self.tally.counts.corrupt += 1;
+        self.tally.counts.unverifiable += 1;
         self.seen.last_with_data = Some(number);
         let path = self.files.get(piece.file.0 as usize).map(|file| &file.candidate.path);
-        self.findings.offer(piece.file.0, Some(number), "unreadable_page", Severity::Damage, || {
+        self.findings.offer(piece.file.0, Some(number), "unreadable_page", Severity::Undecided, || {
             words::unreadable_page(path, number, gap.offset, &plain(&gap.error))
         });
         true

@@ -25,7 +25,6 @@ use format::schema::{self, sdi::SdiNames};
 use format::{Encryption, Family, PageSize, Scheme, SpaceId};
 
 use self::content_kind::ContentKind;
-use crate::Error;
 use crate::report::file_kind::FileKind;
 use crate::source::datadir::plain;
 use crate::source::files::{self, File, Metadata};
@@ -39,6 +38,7 @@ use crate::source::sparse;
 use crate::tree::sdi::{self, Objects};
 use crate::tree::space::SpaceFile;
 use crate::tree::{Opener, Tablespace};
+use crate::{Error, fault};
 use grid::Grid;
 use look::{Look, look};
 use pages::{Descriptors, Pages};
@@ -110,7 +110,7 @@ pub fn info(paths: &[PathBuf], options: &InfoOptions) -> Result<InfoReport, Erro
             target.finish(file, &mut redo);
         }
     }
-    miss(files::failures_of(paths), &mut files);
+    miss(files::failures_of(paths).into_iter().chain(fault::noted_parts()).collect(), &mut files);
     Ok(InfoReport { files })
 }
 

@@ -1,8 +1,8 @@
 //! Two things at once, one of which is given up when the other fails.
 
-use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+
+use flow::run_both;
 
 use super::error::Result;
 
@@ -13,12 +13,8 @@ pub(super) fn beside<T>(
     other: impl FnOnce() -> Result<()> + Send,
     work: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
-    thread::scope(|scope| {
-        let other = scope.spawn(other);
-        // Relaxed: a moment later will do.
-        let done = work().inspect_err(|_| stop.store(true, Ordering::Relaxed));
-        let other = other.join().unwrap_or_else(|panic| resume_unwind(panic));
-        let done = done?;
-        other.map(|()| done)
-    })
+    // Relaxed: a moment later will do.
+    let (other, done) = run_both(other, || work().inspect_err(|_| stop.store(true, Ordering::Relaxed)));
+    let done = done?;
+    other.map(|()| done)
 }

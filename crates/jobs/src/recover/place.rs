@@ -143,6 +143,9 @@ impl<'d> Copying<'d> {
             inside.push(Entry { name: name.to_path_buf(), target, metadata: metadata.clone() });
             Ok(())
         })?;
+        if let Some(taken) = self.taken {
+            taken.account_for(inside.iter().map(|entry| entry.name.as_path()))?;
+        }
         make_directories(&std::path::absolute(to).map_err(failed(to, "making the directory"))?, from)?;
         unfinished::mark(to)?;
         // Skip link files, since their targets are placed inside. A backup's link files tell copy-back where to put tables that are

@@ -69,13 +69,15 @@ impl Prefetcher {
     pub fn start(datadir: &Path, memory: usize, part_max: u32) -> Self {
         let (datadir, stop, (wanted, groups)) = (datadir.to_path_buf(), Arc::new(AtomicBool::new(false)), channel());
         let stopped = Arc::clone(&stop);
-        let thread = thread::spawn(move || {
+        let work = move || {
             let mut spaces = Spaces::of(&datadir);
             // Without what this thread reads, the pass over the pages reads everything itself, and reports what fails.
             let _broken = read(&mut spaces, memory, part_max, &groups, &stopped);
             spaces.read.into_iter().map(|(_, _, file)| file).collect()
-        });
-        Self { wanted: Some(wanted), stop, thread: Some(thread) }
+        };
+        // The same if no thread starts.
+        let thread = thread::Builder::new().spawn(work).ok();
+        Self { wanted: Some(wanted), stop, thread }
     }
 
     /// Asks for groups of pages.

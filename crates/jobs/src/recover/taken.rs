@@ -13,10 +13,11 @@ use flow::{WorkList, run_workers};
 use format::page::checksum::crc32c;
 
 use super::beside::beside;
-use super::error::{Result, damaged, failed};
+use super::error::{RecoverError, Result, damaged, failed};
 use super::file_copy::sum_file;
 use super::options::RecoverOptions;
 use super::walk::walk;
+use crate::Error;
 use crate::door;
 use crate::manifest::{BackupFile, MANIFEST, MISSING, Manifest, NOT_LISTED, UNSOUND};
 
@@ -63,6 +64,18 @@ impl Taken {
             self.judge(name, |file| file.wrong_size(metadata.len()))
         })?;
         missing.first().map_or(Ok(()), |name| self.not_as_taken(name, MISSING))
+    }
+
+    /// Fails if one of its files is not among these, although it was there when the lengths were compared: a listing that ends early must
+    /// not make a copy that lacks files.
+    pub fn account_for<'n>(&self, listed: impl Iterator<Item = &'n Path>) -> Result<()> {
+        let listed: BTreeSet<&Path> = listed.collect();
+        let Some(lost) = self.files.keys().find(|name| !listed.contains(name.as_path())) else { return Ok(()) };
+        let why = format!(
+            "the backup was not copied: its listing lacks {}, which the manifest has and which was there a moment ago: run the same again",
+            lost.display()
+        );
+        Err(RecoverError::Job(Error::Unusable { path: self.set.clone(), why }))
     }
 
     /// Fails if a file is not listed, or something is wrong with it.

@@ -3,10 +3,9 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::thread;
 
+use flow::run_both;
 use format::codec::CipherMode;
 use format::{Lsn, PageId, SpaceId};
 use redo::record::{Effect, FileRecord, Grammar, Mtr, RedoRecord, Subject};
@@ -125,11 +124,7 @@ impl Wanted {
             );
         }
         // Checking a log of blocks reads the whole log once more. A separate thread does that, so that the records need not wait.
-        let (checked, wanted) = thread::scope(|scope| {
-            let check = scope.spawn(|| log.check());
-            let wanted = Self::read_all(log, memory, with_redo, until, prefetcher);
-            (check.join().unwrap_or_else(|panic| resume_unwind(panic)), wanted)
-        });
+        let (checked, wanted) = run_both(|| log.check(), || Self::read_all(log, memory, with_redo, until, prefetcher));
         // If the log is damaged, that error comes first: what was read from it means nothing.
         checked.and(wanted)
     }

@@ -75,18 +75,22 @@ pub(crate) fn watched<T>(
     let Some(watch) = watch else { return work() };
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let watcher = scope.spawn(|| {
+        let look = || {
             // Acquire and Release: the last look, after `done`, sees everything that the work has counted.
             while !done.load(Ordering::Acquire) {
                 watch(counters);
                 std::thread::park_timeout(WATCH_EVERY);
             }
             watch(counters);
-        });
+        };
+        // Without a thread nothing is shown.
+        let watcher = std::thread::Builder::new().spawn_scoped(scope, look).ok();
         let result = work();
         // Release: see above.
         done.store(true, Ordering::Release);
-        watcher.thread().unpark();
+        if let Some(watcher) = watcher {
+            watcher.thread().unpark();
+        }
         result
     })
 }

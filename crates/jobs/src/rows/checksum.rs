@@ -126,9 +126,9 @@ impl ChecksumReport {
         if !self.pending.is_empty() {
             return 2;
         }
-        let differs =
-            |table: &TableChecksum| table.comparison == Some(Comparison::Different) || !table.damage.is_empty();
-        if self.tables.iter().any(differs) || !self.missing.is_empty() {
+        let is_damaged = |table: &TableChecksum| table.damage.iter().any(|damage| !damage.is_unread());
+        let differs = |table: &TableChecksum| table.comparison == Some(Comparison::Different) || is_damaged(table);
+        if self.tables.iter().any(differs) || !self.missing.is_empty() && self.unread.is_empty() {
             return 1;
         }
         let none = |table: &TableChecksum| table.checksum.is_none();

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Serialize, Serializer};
 
 use super::reader::Problem;
+use crate::fault;
 use crate::tree::Tablespace;
 use crate::tree::ranges::LostPage;
 
@@ -33,6 +34,12 @@ impl RowDamage {
     /// About a table as a whole, not one of its files.
     pub(super) fn of_table(why: &String) -> Self {
         Self::of_file(Path::new(""), why)
+    }
+
+    /// Whether some bytes of the file could not be read, so that it is no damage, or only a consequence.
+    #[must_use]
+    pub fn is_unread(&self) -> bool {
+        fault::is_unread(&self.path)
     }
 
     pub(super) fn of_problem(space: &Tablespace, problem: &Problem) -> Self {

@@ -206,9 +206,7 @@ impl RowReader<'_, '_> {
             };
             let Some(item) = self.gather.next() else { return ControlFlow::Continue(()) };
             let page_no = item.want.tag as u32;
-            let lost = item
-                .lost
-                .map(|error| format!("page {page_no} cannot be read: {}", crate::source::datadir::plain(error)));
+            let lost = item.lost.map(|error| self.space.lost(page_no, error));
             let opened = match lost {
                 Some(why) => Err(why),
                 None => self.space.opened(page_no, item.bytes, self.opener),

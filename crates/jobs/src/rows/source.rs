@@ -12,6 +12,7 @@ use format::schema::{IndexDef, InstantDefault, TableDef};
 use format::{Family, PageNo};
 
 use crate::Error;
+use crate::fault;
 use crate::report::document::Pending;
 use crate::source::datadir::{Inventory, Passed};
 use crate::source::files;
@@ -183,7 +184,10 @@ impl Tables {
     #[must_use]
     pub fn missed(&self, table: &TableSource) -> Option<Missed> {
         let spaces = table.trees.iter().filter_map(|tree| self.spaces.get(tree.space));
-        spaces.flat_map(|space| &space.files).find_map(|file| file.object.as_ref()?.failure())
+        spaces.flat_map(|space| &space.files).find_map(|file| match &file.object {
+            Some(object) => object.failure(),
+            None => fault::of_file(&file.path),
+        })
     }
 
     /// The same as a sentence.
@@ -200,7 +204,8 @@ impl Tables {
         let later = files::failures().into_iter().filter(|missed| !known.contains(&missed.path));
         let text = |path: &Path, why: &str| format!("{}: {why}", path.display());
         let known = self.unread.iter().map(|unread| text(&unread.path, &unread.why));
-        known.chain(later.map(|missed| text(&missed.path, &missed.why))).collect()
+        let parts = fault::noted_parts().into_iter().map(|missed| text(&missed.path, &missed.why));
+        known.chain(parts).chain(later.map(|missed| text(&missed.path, &missed.why))).collect()
     }
 
     /// Bytes of the tablespaces with the tables: an upper bound of what is read.

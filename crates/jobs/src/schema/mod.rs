@@ -15,7 +15,6 @@ use format::schema::show_create::{create_table, missing};
 use serde::Serialize;
 
 use self::dictionary::Dictionary;
-use crate::Error;
 use crate::source::datadir::Inventory;
 use crate::source::files;
 use crate::source::keys::KeyFiles;
@@ -23,6 +22,7 @@ use crate::table::definitions::{Definitions, own_definitions};
 use crate::table::lone::{self, Statements};
 use crate::table::{groups, open};
 use crate::tree::{Opener, Tablespace};
+use crate::{Error, fault};
 
 /// Which definitions to read.
 #[derive(Clone, Debug, Default)]
@@ -138,6 +138,11 @@ pub fn schema(paths: &[PathBuf], options: &SchemaOptions) -> Result<SchemaReport
             Ok(Some(table)) => drop(found.insert((table.schema.clone(), table.name.clone(), path), table)),
             Ok(None) => {}
             Err(why) => report.unread.push(UnreadSchema { path, why }),
+        }
+    }
+    for missed in fault::noted().into_iter().chain(fault::noted_parts()) {
+        if !report.unread.iter().any(|unread| unread.path == missed.path) {
+            report.unread.push(UnreadSchema { path: missed.path, why: missed.why });
         }
     }
     let named: Vec<&PathBuf> = paths.iter().filter(|path| files::is_file(path)).collect();

@@ -12,6 +12,7 @@ use flow::FileSet;
 
 use super::remote::{self, Missed, Remote, RemoteMeta, RemoteObject, SetFile};
 use crate::door;
+use crate::fault;
 
 /// The device number of everything that is not on this system. No device has it.
 const NO_DEVICE: u64 = u64::MAX;
@@ -77,7 +78,7 @@ pub(crate) fn metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
     let path = path.as_ref();
     match remote::of(path)? {
         Some(remote) => remote.metadata(path).map(Metadata::There),
-        None => fs::metadata(path).map(Metadata::Here),
+        None => here(path, || fs::metadata(path)).map(Metadata::Here),
     }
 }
 
@@ -88,7 +89,7 @@ pub(crate) fn metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
 pub(crate) fn named(path: &Path) -> io::Result<Metadata> {
     match remote::of(path)? {
         Some(remote) => remote.named(path).map(Metadata::There),
-        None => fs::metadata(path).map(Metadata::Here),
+        None => here(path, || fs::metadata(path)).map(Metadata::Here),
     }
 }
 
@@ -99,7 +100,7 @@ pub(crate) fn named(path: &Path) -> io::Result<Metadata> {
 pub(crate) fn symlink_metadata(path: &Path) -> io::Result<Metadata> {
     match remote::of(path)? {
         Some(remote) => remote.metadata(path).map(Metadata::There),
-        None => fs::symlink_metadata(path).map(Metadata::Here),
+        None => here(path, || fs::symlink_metadata(path)).map(Metadata::Here),
     }
 }
 
@@ -143,7 +144,10 @@ impl DirEntry {
         match &self.meta {
             Ok(entry) => match entry.metadata() {
                 Ok(meta) if meta.is_symlink() => metadata(&self.path),
-                other => other.map(Metadata::Here),
+                Ok(meta) => Ok(Metadata::Here(meta)),
+                // An entry is asked once; a path may be asked again.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Err(error),
+                Err(_) => metadata(&self.path),
             },
             Err(meta) => Ok(Metadata::There(*meta)),
         }
@@ -157,7 +161,7 @@ impl DirEntry {
 pub(crate) fn read_dir(path: &Path) -> io::Result<Vec<DirEntry>> {
     let Some(remote) = remote::of(path)? else {
         let entry = |entry: fs::DirEntry| DirEntry { path: entry.path(), name: entry.file_name(), meta: Ok(entry) };
-        return fs::read_dir(path)?.map(|found| found.map(entry)).collect();
+        return here(path, || fs::read_dir(path)?.map(|found| found.map(entry)).collect());
     };
     let entry = |(name, meta)| DirEntry { path: path.join(&name), name, meta: Err(meta) };
     Ok(remote.list(path)?.into_iter().map(entry).collect())
@@ -168,18 +172,39 @@ pub(crate) fn read_dir(path: &Path) -> io::Result<Vec<DirEntry>> {
 /// # Errors
 /// As `std::fs::read`.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.read_to_end(&mut bytes)?;
-    Ok(bytes)
+    let read = || {
+        let mut bytes = Vec::new();
+        File::open(path)?.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    if is_remote(path) { read() } else { here(path, read) }
+}
+
+/// Does something with a file of this system: again if it may succeed then, and what fails for good is noted.
+fn here<T>(path: &Path, act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    fault::noting(path, fault::again(act))
 }
 
 /// A file to read.
 #[derive(Debug)]
 pub(crate) enum File {
     /// On this system.
-    Here(fs::File),
+    Here(Local),
     /// Elsewhere.
     There(Object),
+}
+
+/// A file on this system, and its name for what fails.
+#[derive(Debug)]
+pub(crate) struct Local {
+    file: fs::File,
+    path: Box<Path>,
+}
+
+impl Local {
+    fn read_with<T>(&self, act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        fault::noting_read(&self.path, fault::again(act))
+    }
 }
 
 /// An object, and how far it has been read.
@@ -197,7 +222,10 @@ impl File {
     /// As `std::fs::File::open`.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
-        let Some(remote) = remote::of(path)? else { return door::open_file(path).map(Self::Here) };
+        let Some(remote) = remote::of(path)? else {
+            let open = || door::open_file(path);
+            return here(path, open).map(|file| Self::Here(Local { file, path: path.into() }));
+        };
         let meta = remote.metadata(path)?;
         if meta.is_dir {
             return Err(io::ErrorKind::IsADirectory.into());
@@ -222,7 +250,7 @@ impl File {
     /// As `std::fs::File::metadata`.
     pub fn metadata(&self) -> io::Result<Metadata> {
         match self {
-            Self::Here(file) => file.metadata().map(Metadata::Here),
+            Self::Here(local) => here(&local.path, || local.file.metadata()).map(Metadata::Here),
             Self::There(object) => Ok(Metadata::There(object.object.meta())),
         }
     }
@@ -230,7 +258,7 @@ impl File {
     /// The file, if it is on this system.
     pub fn here(&self) -> Option<&fs::File> {
         match self {
-            Self::Here(file) => Some(file),
+            Self::Here(local) => Some(&local.file),
             Self::There(_) => None,
         }
     }
@@ -239,7 +267,7 @@ impl File {
 impl FileExt for File {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         match self {
-            Self::Here(file) => file.read_at(bytes, offset),
+            Self::Here(local) => local.read_with(|| local.file.read_at(bytes, offset)),
             Self::There(object) => object.remote.read_at(&object.object, bytes, offset),
         }
     }
@@ -252,7 +280,10 @@ impl FileExt for File {
 impl Read for File {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         match self {
-            Self::Here(file) => file.read(bytes),
+            Self::Here(local) => {
+                let mut file = &local.file;
+                local.read_with(|| file.read(bytes))
+            }
             Self::There(object) => {
                 let got = object.remote.read_at(&object.object, bytes, object.at)?;
                 object.at += got as u64;
@@ -265,7 +296,7 @@ impl Read for File {
 impl Seek for File {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         match self {
-            Self::Here(file) => file.seek(to),
+            Self::Here(local) => local.file.seek(to),
             Self::There(object) => {
                 let place = match to {
                     SeekFrom::Start(at) => Some(at),
@@ -316,9 +347,11 @@ pub(crate) fn is_remote(path: &Path) -> bool {
     remote::is_url(path)
 }
 
-/// What could not be read from storage elsewhere. Jobs ask at the end, so that a failure they passed over silently still counts.
+/// What could not be read. Jobs ask at the end, so that a failure they passed over silently still counts.
 pub(crate) fn failures() -> Vec<Missed> {
-    remote::installed().map(Remote::failures).unwrap_or_default()
+    let mut failures = remote::installed().map(Remote::failures).unwrap_or_default();
+    failures.append(&mut fault::noted());
+    failures
 }
 
 /// The same, without the failures of other jobs in other buckets.

@@ -18,7 +18,7 @@ use flow::SharedEngine;
 use serde::{Deserialize, Serialize};
 
 use super::files;
-use crate::Error;
+use crate::{Error, fault};
 
 /// What is known of an object, or of the prefix that several share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,6 +234,7 @@ pub struct Visit {
 /// Begins a visit: buckets are listed again, and what failed in them is tried again. Visits that overlap see the same.
 #[must_use]
 pub fn visit(paths: &[PathBuf]) -> Visit {
+    fault::forget(paths);
     let paths: Vec<PathBuf> = paths.iter().filter(|path| is_url(path)).cloned().collect();
     if let Some(remote) = installed().filter(|_| !paths.is_empty()) {
         remote.visit(&paths);

@@ -7,6 +7,7 @@ use super::known::Known;
 use super::report::{TableFile, TableFinding};
 use super::settling::{Settling, TreeLabel, newest_of};
 use super::walked::{Subject, Walked};
+use crate::fault;
 use crate::finding_code::FindingCode;
 use crate::report::document::{Pending, Severity};
 use crate::report::file_kind::FileKind;
@@ -52,14 +53,12 @@ impl Settling<'_> {
             tables.push(verdict::verdict_of(table.as_deref(), &path, std::slice::from_ref(&row)));
         }
         self.report.hurt.push(row);
-        let error = Some(why.to_owned());
-        let (indexes, left_out) = (Vec::new(), Vec::new());
-        let file = TableFile { path, family: None, space_id: None, page_size: None, error, indexes, left_out };
-        self.report.files.push(file);
+        self.report.files.push(TableFile::unread(path, why.to_owned()));
     }
 
     /// Adds a finding about a datadir.
     fn of_datadir(&mut self, found: CatalogFinding) {
+        let found = CatalogFinding { severity: fault::weighed(found.severity), ..found };
         let totals = &mut self.report.totals;
         totals.findings += 1;
         totals.damage += u64::from(found.severity == Severity::Damage);

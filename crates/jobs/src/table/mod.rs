@@ -24,7 +24,7 @@ use std::time::Instant;
 use flow::{Counters, FileId, FileSet, Gather, GatherPlan, ReadAhead, WorkList, run_workers};
 use format::keyring::KeyStore;
 
-use crate::Error;
+use crate::report::shown;
 use crate::report::watcher::watched;
 use crate::source::catalog::Catalog;
 use crate::source::content::Content;
@@ -36,6 +36,7 @@ use crate::source::remote::Missed;
 use crate::tree::walk::crew::{Crew, SweepSubject};
 use crate::tree::walk::{Receivers, Tools};
 use crate::tree::{FoundFile, Root, Tablespace, TreeReport, Walk, links};
+use crate::{Error, fault};
 pub(crate) use definitions::{Definitions, Named};
 use known::{Known, know};
 use matching::Matches;
@@ -101,7 +102,10 @@ pub fn tables_watched(
     let mut subjects = subjects;
     let missed = files::failures_of(&inventory.asked);
     miss(missed, &mut subjects, &mut inventory.failed);
+    let parts = fault::noted_parts().into_iter();
+    inventory.failed.extend(parts.map(|Missed { path, why, .. }| Passed { path, why }));
     let mut report = settle::settle(&subjects, &definitions, &walked, (&inventory, &catalogs), (options, &keys));
+    say_unread(&mut report);
     report.incomplete = options.watcher.is_stopped();
     report.effort = report::Effort {
         elapsed: start.elapsed(),
@@ -131,6 +135,18 @@ fn miss(missed: Vec<Missed>, subjects: &mut [Subject], failed: &mut Vec<Passed>)
             Some(subject) => subject.opened = Err(format!("cannot be read: {why}")),
             None if !known.insert(path.clone()) => {}
             None => failed.push(Passed { path, why }),
+        }
+    }
+}
+
+/// What could not be read while the findings were settled, such as a redo log: without it they may be wrong.
+fn say_unread(report: &mut TableReport) {
+    for missed in fault::noted().into_iter().chain(fault::noted_parts()) {
+        let path = shown(&missed.path);
+        if !report.files.iter().any(|file| file.path == path && file.error.is_some()) {
+            report.totals.files += 1;
+            report.totals.failed_files += 1;
+            report.files.push(TableFile::unread(path, missed.why));
         }
     }
 }

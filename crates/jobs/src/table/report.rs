@@ -116,6 +116,14 @@ pub struct TableFile {
     pub left_out: Vec<String>,
 }
 
+impl TableFile {
+    /// A file that could not be read.
+    pub(super) fn unread(path: String, why: String) -> Self {
+        let (indexes, left_out) = (Vec::new(), Vec::new());
+        Self { path, family: None, space_id: None, page_size: None, error: Some(why), indexes, left_out }
+    }
+}
+
 /// Sums over the run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TableTotals {

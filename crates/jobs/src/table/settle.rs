@@ -109,7 +109,8 @@ pub(super) fn settle(
     let (redo, path, datadirs) = (RedoLogs::new(false), String::new(), Vec::new());
     let (ends, open) = (LogEnds::new(keys), OpenTransactions::new(keys));
     let orphans = catalogs.iter().flat_map(Catalog::orphans).collect();
-    let mut settling = Settling { report, redo, options, path, recovery: None, datadirs, ends, open, orphans };
+    let (recovery, is_unread) = (None, false);
+    let mut settling = Settling { report, redo, options, path, recovery, is_unread, datadirs, ends, open, orphans };
     settling.redo.say_in_ddl(catalogs.iter().flat_map(Catalog::in_ddl));
     for (subject, walked) in subjects.iter().zip(walked) {
         settling.subject(subject, walked, definitions);
@@ -121,6 +122,12 @@ pub(super) fn settle(
 
 fn skipped(passed: &Passed) -> SkippedFile {
     SkippedFile { path: shown(&passed.path), why: passed.why.clone() }
+}
+
+/// Whether an index that the dictionary or the segments know may be missing among the roots.
+fn hides_an_index(finding: &TreeFinding) -> bool {
+    const HIDING: [Rule; 5] = [Rule::RootLost, Rule::NoRoot, Rule::Unreadable, Rule::NotInodes, Rule::SegmentMagic];
+    HIDING.iter().any(|rule| rule.code() == finding.rule)
 }
 
 impl Settling<'_> {
@@ -135,6 +142,7 @@ impl Settling<'_> {
             Err(why) => return self.failed(self.path.clone(), why),
         };
         self.recovery = self.redo.pending_for(&subject.path).map(str::to_owned);
+        self.is_unread = known.space.is_unread();
         self.datadirs = datadirs_of(&subject.path);
         let mut opener = Opener::new();
         let trees: Vec<Tree<'_>> = known
@@ -150,21 +158,7 @@ impl Settling<'_> {
                 is_miscounted: Cell::new(false),
             })
             .collect();
-        if self.options.depth == Depth::Check {
-            for finding in &known.findings {
-                let named = finding.page_no.and_then(|page_no| definitions.at_root(&known.space, page_no));
-                self.finding(
-                    finding,
-                    named
-                        .map(|(table, name)| TreeLabel {
-                            table: Some(table),
-                            index: Some(name),
-                            ..TreeLabel::default()
-                        })
-                        .unwrap_or_default(),
-                );
-            }
-        }
+        self.of_space(known, definitions);
         let is_check = self.options.depth == Depth::Check;
         let newer = if is_check { self.newer_than_log(known, subject, walked) } else { None };
         if known.roots.is_empty() && known.lacks_trees(&subject.path) {
@@ -176,6 +170,20 @@ impl Settling<'_> {
         let left_out = if self.options.depth == Depth::Check { self.rows(known, &trees) } else { Vec::new() };
         self.hurt(subject, known, &trees, newer);
         self.file(known, &trees, left_out);
+    }
+
+    /// The findings on the tablespace itself. A count tells those that may cost it an index, and leaves the rest to a check.
+    fn of_space(&mut self, known: &Known, definitions: &Definitions) {
+        let is_check = self.options.depth == Depth::Check;
+        for finding in known.findings.iter().filter(|finding| is_check || hides_an_index(finding)) {
+            let named = finding.page_no.and_then(|page_no| definitions.at_root(&known.space, page_no));
+            let label = named.map(|(table, index)| TreeLabel {
+                table: Some(table),
+                index: Some(index),
+                ..TreeLabel::default()
+            });
+            self.finding(finding, label.unwrap_or_default());
+        }
     }
 
     /// Compares the newest page of the tablespace with the end of the redo log.

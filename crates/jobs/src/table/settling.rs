@@ -31,6 +31,8 @@ pub(super) struct Settling<'s> {
     pub options: &'s TableOptions,
     pub path: String,
     pub recovery: Option<String>,
+    /// Some bytes of the tablespace could not be read.
+    pub is_unread: bool,
     /// The directories that may be the tablespace's datadir.
     pub datadirs: Vec<PathBuf>,
     /// The ends of logs that have work to do.
@@ -45,7 +47,8 @@ impl Settling<'_> {
     ///
     /// If transactions wait to be rolled back, so may a tree as a whole (`may_go`), whatever it contains.
     pub fn severity(&mut self, rule: Option<FindingCode>, may_go: bool) -> (Severity, Option<String>) {
-        if rule.is_some_and(|rule| UNDECIDED.contains(&rule)) {
+        // What else was found may only follow from that.
+        if self.is_unread || rule.is_some_and(|rule| UNDECIDED.contains(&rule)) {
             return (Severity::Undecided, None);
         }
         if let Some(log) = &self.recovery {

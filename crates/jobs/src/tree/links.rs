@@ -60,7 +60,7 @@ pub fn run(
             }
         }
         let Some(item) = gather.next() else { break };
-        let lost = item.lost.map(|error| crate::source::datadir::plain(error));
+        let lost = item.lost.map(|error| sweep.space.lost_why(item.want.tag as u32, error));
         sweep.page(item.want.tag as u32, item.bytes, lost.as_deref(), tools);
     }
     sweep.end()

@@ -11,6 +11,7 @@ use format::page::sdi::SDI_FLAG;
 use format::{PageId, PageNo, SpaceFormat, SpaceHeader, Verdict};
 
 use super::page::{Opened, Opener};
+use crate::fault;
 use crate::source::datadir::plain;
 use crate::source::files::{self, File};
 use crate::source::keys::SpaceKey;
@@ -170,8 +171,9 @@ impl Tablespace {
     pub fn stored(&self, page_no: u32) -> Result<Vec<u8>, String> {
         let (file, offset) = self.file_of(page_no).ok_or_else(|| not_there(page_no))?;
         let mut page = vec![0; self.format.physical().bytes()];
-        let read = file.open().and_then(|file| file.read_exact_at(&mut page, offset));
-        read.map_err(|error| format!("page {page_no} cannot be read: {}", plain(&error)))?;
+        let opened = file.open().map_err(|error| format!("page {page_no} cannot be read: {}", plain(&error)))?;
+        let read = opened.read_exact_at(&mut page, offset);
+        read.map_err(|error| fault::note_page(&file.path, page_no, &error))?;
         Ok(page)
     }
 
@@ -200,12 +202,28 @@ impl Tablespace {
             let Some(item) = gather.next() else { return };
             let page_no = item.want.tag as u32;
             let read = match item.lost {
-                Some(error) => Err(format!("page {page_no} cannot be read: {}", plain(error))),
+                Some(error) => Err(self.lost(page_no, error)),
                 None if item.bytes.len() < page as usize => Err(not_there(page_no)),
                 None => Ok(item.bytes),
             };
             take(page_no, read);
         }
+    }
+
+    /// The words for a page that could not be read, which is noted.
+    pub(crate) fn lost(&self, page_no: u32, error: &std::io::Error) -> String {
+        fault::note_page(self.place(page_no).map_or(self.path(), |(path, _)| path), page_no, error)
+    }
+
+    /// The system's words only, for a finding that names the page.
+    pub(crate) fn lost_why(&self, page_no: u32, error: &std::io::Error) -> String {
+        self.lost(page_no, error);
+        plain(error)
+    }
+
+    /// Whether some bytes of it could not be read, so that what was found may only be a consequence.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.files.iter().any(|file| fault::is_unread(&file.path))
     }
 
     /// The files numbered within this tablespace, not within the run.

@@ -359,7 +359,7 @@ impl<'w> Walk<'w> {
                 continue;
             }
             let Some(item) = gather.next() else { return };
-            let lost = item.lost.map(|error| crate::source::datadir::plain(error));
+            let lost = item.lost.map(|error| self.space.lost_why(item.want.tag as u32, error));
             match flight {
                 Flight::Page(level, task) => self.arrive(level, &task, item.bytes, lost.as_deref(), tools),
                 Flight::Value(value) => self.value(value, item.bytes, lost.as_deref(), tools),

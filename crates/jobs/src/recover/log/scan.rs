@@ -8,9 +8,9 @@
 //! frame, check and parse them, and as long again to gather them. A volume with 1 GiB/s takes 0.4 s to read them.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::{io, thread};
 
 use flow::queue::OpenQueue;
@@ -79,13 +79,24 @@ impl RedoLog {
             let reader = reader.map_err(|error| self.unread(io::Error::other(error)))?;
             return work(&mut Scan::from(at, Feed::Here(Box::new(framer(reader)))));
         }
+        // Kept here until the thread takes it: if none starts, this one reads.
+        let kept = Mutex::new(Some(framer));
+        let framer = || kept.lock().unwrap_or_else(PoisonError::into_inner).take();
         thread::scope(|scope| {
             let ((give, take), (give_back, empty)) = (channel(), channel());
             (0..CHUNKS).for_each(|_| drop(give_back.send(Chunk::default())));
-            scope.spawn(move || match Reader::new(&self.files, plan, &self.options, counters) {
-                Ok(reader) => framer(reader).feed(&give, &empty),
-                Err(error) => drop(give.send(Err(self.unread(io::Error::other(error))))),
-            });
+            let read = || Reader::new(&self.files, plan, &self.options, counters);
+            let unread = |error| self.unread(io::Error::other(error));
+            let feed = move || match read() {
+                Ok(reader) => drop(framer().map(|framer| framer(reader).feed(&give, &empty))),
+                Err(error) => drop(give.send(Err(unread(error)))),
+            };
+            let started = thread::Builder::new().spawn_scoped(scope, feed);
+            if started.is_err()
+                && let Some(framer) = framer()
+            {
+                return work(&mut Scan::from(at, Feed::Here(Box::new(framer(read().map_err(unread)?)))));
+            }
             work(&mut Scan::from(at, Feed::Thread { chunks: take, give_back }))
         })
     }

@@ -171,10 +171,11 @@ impl ExportReport {
         if !self.pending.is_empty() {
             return 2;
         }
-        if self.tables.iter().any(|table| !table.damage.is_empty()) {
+        let mut damage = self.tables.iter().flat_map(|table| &table.damage);
+        if damage.any(|damage| !damage.is_unread()) {
             return 1;
         }
-        let refused = self.tables.iter().any(|table| table.refused.is_some());
+        let refused = self.tables.iter().any(|table| table.refused.is_some() || !table.damage.is_empty());
         if refused || !self.unread.is_empty() || self.tables.is_empty() { 2 } else { 0 }
     }
 }

@@ -69,15 +69,16 @@ pub struct Lead<'r, 'c> {
 }
 
 impl<'c> Crew<'c> {
-    /// A crew of `workers`, each of which leads first. Sweeps of fewer than `leaves_min` leaves are not shared.
+    /// A crew of up to `workers`, each of which leads first. Sweeps of fewer than `leaves_min` leaves are not shared.
     #[must_use]
     pub fn new(workers: usize, leaves_min: usize) -> Self {
-        let state = CrewState { sweeps: Vec::new(), leaders: workers };
+        let state = CrewState { sweeps: Vec::new(), leaders: 0 };
         Self { state: Mutex::new(state), changed: Condvar::new(), workers, leaves_min: leaves_min.max(1) }
     }
 
-    /// The lead of one worker.
+    /// The lead of one worker, which it takes before its first tree. Workers that never start never lead, so nobody waits for them.
     pub fn lead(&self) -> Lead<'_, 'c> {
+        self.lock().leaders += 1;
         Lead { crew: self }
     }
 

@@ -197,7 +197,7 @@ impl Walk<'_> {
             }
             let Some(flight) = self.flight.pop_front() else { return true };
             let Some(item) = gather.next() else { return false };
-            let lost = item.lost.map(|error| crate::source::datadir::plain(error));
+            let lost = item.lost.map(|error| self.space.lost_why(item.want.tag as u32, error));
             let well = match flight {
                 Flight::Leaf(at) => self.leaf(run, at as usize, item.bytes, lost.as_deref(), tools),
                 Flight::Value(value) => {
