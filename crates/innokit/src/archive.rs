@@ -47,7 +47,7 @@ pub fn run(args: &RedoArchiveArgs) -> Result<u8, Box<dyn Error>> {
     let (to, poll, segment_size) = (args.to.clone(), Duration::from_millis(args.poll), args.segment_size);
     let options = ArchiveOptions { to, until, poll, segment_size, ..ArchiveOptions::default() };
     let mut told = Told { metrics: args.metrics.as_deref(), told: None, is_behind: false };
-    let mut connection = if args.server.is_named() { Some(server::log_server(&args.server)?) } else { None };
+    let mut connection = if args.server.is_named() { Some(server::log_server(&args.server, &stop)?) } else { None };
     if let Some(Err(error @ ServerError::Privilege { .. })) = connection.as_deref_mut().map(LogServer::binlog) {
         terminal::say(&format!(
             "{error}: the archive's marks will hold no binary log position (GRANT BINLOG MONITOR; on MySQL GRANT REPLICATION CLIENT)"

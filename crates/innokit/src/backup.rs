@@ -50,8 +50,8 @@ fn take(args: &BackupArgs) -> Result<u8, Box<dyn Error>> {
     let spool = spool(args)?;
     let datadir = args.datadir.clone().unwrap_or_default();
     let to = spool.as_ref().map_or_else(|| args.to.clone().unwrap_or_default(), |spool| spool.path().join(SPOOLED));
-    let mut server = server::backup_server(&args.server, Duration::from_secs(args.lock_wait))?;
-    let mut log = server::log_server(&args.server)?;
+    let mut server = server::backup_server(&args.server, Duration::from_secs(args.lock_wait), &stop)?;
+    let mut log = server::log_server(&args.server, &stop)?;
     let bar = Bar::new(args.progress, None);
     let options = BackupOptions {
         to: to.clone(),

@@ -42,9 +42,11 @@ mod watch;
 use std::error::Error;
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use clap::Parser;
+use signal_hook::consts::SIGXFSZ;
 
 use args::{Cli, Command, RedoCommand};
 
@@ -63,6 +65,8 @@ const COULD_NOT: u8 = 2;
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     open_files::allow_all();
     let arguments: Vec<OsString> = arguments.into_iter().collect();
+    // With a handler, a write beyond the limit on a file's size (RLIMIT_FSIZE) is an error with a name. Without one it ends the process.
+    drop(signal_hook::flag::register(SIGXFSZ, Arc::default()));
     if !has_output() {
         return without_output();
     }

@@ -1,6 +1,8 @@
 //! Connections to the server that the options name. Builds without the feature `sql` have none.
 
 use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use jobs::{BackupServer, LogServer};
@@ -13,14 +15,18 @@ const LOCK_WAIT: Duration = Duration::from_secs(60);
 
 /// A connection that reports how far the log is durable.
 #[cfg(feature = "sql")]
-pub fn log_server(args: &ServerArgs) -> Result<Box<dyn LogServer>, Box<dyn Error>> {
-    Ok(sql::connect(&access(args)?, LOCK_WAIT)?)
+pub fn log_server(args: &ServerArgs, stop: &Arc<AtomicBool>) -> Result<Box<dyn LogServer>, Box<dyn Error>> {
+    Ok(sql::connect(&access(args)?, LOCK_WAIT, Arc::clone(stop))?)
 }
 
 /// A connection to take a backup through.
 #[cfg(feature = "sql")]
-pub fn backup_server(args: &ServerArgs, lock_wait: Duration) -> Result<Box<dyn BackupServer>, Box<dyn Error>> {
-    Ok(sql::connect(&access(args)?, lock_wait)?)
+pub fn backup_server(
+    args: &ServerArgs,
+    lock_wait: Duration,
+    stop: &Arc<AtomicBool>,
+) -> Result<Box<dyn BackupServer>, Box<dyn Error>> {
+    Ok(sql::connect(&access(args)?, lock_wait, Arc::clone(stop))?)
 }
 
 #[cfg(feature = "sql")]
@@ -33,11 +39,15 @@ fn access(args: &ServerArgs) -> Result<sql::Access, sql::AccessError> {
 const NO_SQL: &str = "this build connects to no server: build with --features sql";
 
 #[cfg(not(feature = "sql"))]
-pub fn log_server(_: &ServerArgs) -> Result<Box<dyn LogServer>, Box<dyn Error>> {
+pub fn log_server(_: &ServerArgs, _: &Arc<AtomicBool>) -> Result<Box<dyn LogServer>, Box<dyn Error>> {
     Err(NO_SQL.into())
 }
 
 #[cfg(not(feature = "sql"))]
-pub fn backup_server(_: &ServerArgs, _: Duration) -> Result<Box<dyn BackupServer>, Box<dyn Error>> {
+pub fn backup_server(
+    _: &ServerArgs,
+    _: Duration,
+    _: &Arc<AtomicBool>,
+) -> Result<Box<dyn BackupServer>, Box<dyn Error>> {
     Err(NO_SQL.into())
 }

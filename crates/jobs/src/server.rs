@@ -60,6 +60,14 @@ pub enum ServerError {
         /// How long it was waited for, in seconds.
         seconds: u64,
     },
+    /// The caller asked to stop while the server was silent. The connection is given up, and with it every lock that it held.
+    #[error(
+        "interrupted while the server had not answered {statement}: the connection was given up, and with it every lock that it held"
+    )]
+    Interrupted {
+        /// The statement in progress.
+        statement: String,
+    },
     /// The server answers with another error, or not with what it was asked for.
     #[error("{statement}: the server says: {says}")]
     Refused {

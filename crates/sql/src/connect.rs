@@ -1,5 +1,7 @@
 //! Finds out which kind of server answers, and returns the connection for it.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use jobs::{BackupServer, ServerError, ServerKind};
@@ -9,12 +11,17 @@ use crate::connection::Connection;
 use crate::mariadb::MariaDb;
 use crate::my_sql::MySql;
 
-/// Connects to a server of either kind. Statements wait up to `lock_wait` for other connections' locks.
+/// Connects to a server of either kind. Statements wait up to `lock_wait` for other connections' locks, and none any longer once `stop`
+/// is set.
 ///
 /// # Errors
 /// [`ServerError`].
-pub fn connect(access: &Access, lock_wait: Duration) -> Result<Box<dyn BackupServer>, ServerError> {
-    let mut connection = Connection::open(access, lock_wait)?;
+pub fn connect(
+    access: &Access,
+    lock_wait: Duration,
+    stop: Arc<AtomicBool>,
+) -> Result<Box<dyn BackupServer>, ServerError> {
+    let mut connection = Connection::open(access, lock_wait, stop)?;
     let kind = ServerKind::of(&connection.variable("version")?);
     Ok(match kind {
         ServerKind::MariaDb => Box::new(MariaDb::on(connection, lock_wait)?),

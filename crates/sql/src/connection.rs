@@ -1,7 +1,14 @@
 //! The connection: a few statements, each with a typed answer.
+//!
+//! A server may be silent for as long as a lock lasts, and the client reads its socket until then. So each statement runs on a thread, and
+//! the caller waits for its answer or for the wish to stop, whichever is first. A thread costs some 50 µs, a statement on a socket 100 µs.
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use format::Lsn;
@@ -16,8 +23,16 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// How long it may take to answer, on top of the time that a statement may wait for a lock.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 const PACKET_MAX: usize = 16 << 20;
+/// How often a wait looks whether it is still wanted.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Error codes with a [`ServerError`] of their own: login refused, privilege missing, lock not granted, connection ended.
 const LOGIN: [u16; 5] = [1044, 1045, 1130, 1251, 1698];
+/// The server is there, but takes no login of this account, or of any, now: too many connections (of all, of the user), the host is blocked,
+/// the password has expired or is of an old kind, the account is locked (MySQL, MariaDB).
+const REFUSED: [u16; 8] = [1040, 1129, 1203, 1275, 1820, 1862, 3118, 4151];
+/// An account that requires TLS gets the same words as one with a wrong password.
+const MAY_BE_TLS: &str =
+    " (also said of an account that requires TLS (REQUIRE SSL), which innokit does not speak: name one that does not)";
 const PRIVILEGE: [u16; 3] = [1142, 1227, 1370];
 const LOCK_WAIT: [u16; 2] = [1205, 1213];
 const ENDED: [u16; 4] = [1053, 1080, 1927, 3169];
@@ -25,13 +40,15 @@ const ENDED: [u16; 4] = [1053, 1080, 1927, 3169];
 /// The statements that both kinds of servers answer alike.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    connection: Conn,
+    /// `None` once a statement was given up.
+    connection: Option<Conn>,
+    stop: Arc<AtomicBool>,
     /// How long the server may take to answer.
     patience: Duration,
 }
 
 impl Connection {
-    pub fn open(access: &Access, lock_wait: Duration) -> Result<Self, ServerError> {
+    pub fn open(access: &Access, lock_wait: Duration, stop: Arc<AtomicBool>) -> Result<Self, ServerError> {
         let patience = lock_wait + ANSWER_WITHIN;
         let options = OptsBuilder::new()
             .user(Some(access.user()))
@@ -45,12 +62,18 @@ impl Connection {
             .read_timeout(Some(patience))
             .write_timeout(Some(ANSWER_WITHIN));
         let at = access.place();
-        let connection = Conn::new(options).map_err(|error| match error {
+        let connecting = ServerError::Interrupted { statement: "the connection".to_owned() };
+        let connection = unless_stopped(&stop, move || Conn::new(options)).ok_or(connecting)?;
+        let connection = connection.map_err(|error| match error {
             Error::MySqlError(error) if LOGIN.contains(&error.code) => {
+                let hint = if error.code == 1045 { MAY_BE_TLS } else { "" };
+                ServerError::Login { at: at.clone(), says: format!("{}{hint}", error.message) }
+            }
+            Error::MySqlError(error) if REFUSED.contains(&error.code) => {
                 ServerError::Login { at: at.clone(), says: error.message }
             }
             Error::MySqlError(error) => ServerError::Unreachable { at: at.clone(), why: error.message },
-            Error::IoError(error) if error.kind() == io::ErrorKind::WouldBlock => ServerError::Unreachable {
+            error if waited_in_vain(&error) => ServerError::Unreachable {
                 at: at.clone(),
                 why: format!("the connection is open, but nothing came within {} s", patience.as_secs()),
             },
@@ -58,22 +81,69 @@ impl Connection {
             Error::DriverError(error) => ServerError::Unreachable { at: at.clone(), why: error.to_string() },
             other => ServerError::Unreachable { at: at.clone(), why: other.to_string() },
         })?;
-        Ok(Self { connection, patience })
+        let mut connection = Self { connection: Some(connection), stop, patience };
+        // A server may be set to answer with no row at all.
+        connection.run("SET SESSION sql_select_limit = 18446744073709551615")?;
+        Ok(connection)
+    }
+
+    /// Sends a statement, and waits for its answer or for the wish to stop.
+    fn send<T: Send + 'static>(
+        &mut self,
+        statement: &str,
+        ask: impl FnOnce(&mut Conn, &str) -> mysql::Result<T> + Send + 'static,
+    ) -> Result<T, ServerError> {
+        let given_up = || ServerError::Interrupted { statement: statement.to_owned() };
+        let mut connection = self.connection.take().ok_or_else(given_up)?;
+        let text = statement.to_owned();
+        let answered = unless_stopped(&self.stop, move || {
+            let answer = ask(&mut connection, &text);
+            (connection, answer)
+        });
+        let (connection, answer) = answered.ok_or_else(given_up)?;
+        self.connection = Some(connection);
+        let done = answer.map_err(|error| failed(statement, self.patience, error));
+        done.map_err(|error| match error {
+            ServerError::LockWait { statement, says } => ServerError::LockWait { statement, says: self.blamed(says) },
+            other => other,
+        })
+    }
+
+    /// The server's words, and what ran or held locks then, oldest first. Without the privilege PROCESS only the account's own threads.
+    fn blamed(&mut self, says: String) -> String {
+        const OTHERS: &str = "SELECT p.id, p.user, p.time, COALESCE(p.info, p.command) \
+                              FROM information_schema.processlist p LEFT JOIN information_schema.innodb_trx t ON t.trx_mysql_thread_id = p.id \
+                              WHERE p.id <> CONNECTION_ID() AND p.command NOT IN ('Daemon', 'Binlog Dump') \
+                              AND (p.command <> 'Sleep' OR t.trx_id IS NOT NULL) ORDER BY p.time DESC LIMIT 3";
+        let Some(mut connection) = self.connection.take() else { return says };
+        let asked = unless_stopped(&self.stop, move || {
+            let rows: Vec<(u64, String, i64, String)> = connection.query(OTHERS).unwrap_or_default();
+            (connection, rows)
+        });
+        let Some((connection, rows)) = asked else { return says };
+        self.connection = Some(connection);
+        let one = |(id, user, seconds, statement): (u64, String, i64, String)| {
+            let statement: String =
+                statement.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(80).collect();
+            format!("thread {id} of {user}, for {seconds} s: {statement}")
+        };
+        let rows: Vec<String> = rows.into_iter().map(one).collect();
+        if rows.is_empty() { says } else { format!("{says}. In its way may be {}", rows.join("; ")) }
     }
 
     /// Runs a statement and ignores its answer.
     pub fn run(&mut self, statement: &str) -> Result<(), ServerError> {
-        self.connection.query_drop(statement).map_err(|error| failed(statement, self.patience, error))
+        self.send(statement, |connection, statement| connection.query_drop(statement))
     }
 
     /// The first row of the answer, if it has one.
-    pub fn ask<T: FromRow>(&mut self, statement: &str) -> Result<Option<T>, ServerError> {
-        self.connection.query_first(statement).map_err(|error| failed(statement, self.patience, error))
+    pub fn ask<T: FromRow + Send + 'static>(&mut self, statement: &str) -> Result<Option<T>, ServerError> {
+        self.send(statement, |connection, statement| connection.query_first(statement))
     }
 
     /// All rows of the answer.
-    pub fn ask_all<T: FromRow>(&mut self, statement: &str) -> Result<Vec<T>, ServerError> {
-        self.connection.query(statement).map_err(|error| failed(statement, self.patience, error))
+    pub fn ask_all<T: FromRow + Send + 'static>(&mut self, statement: &str) -> Result<Vec<T>, ServerError> {
+        self.send(statement, |connection, statement| connection.query(statement))
     }
 
     /// A status variable.
@@ -109,7 +179,42 @@ impl Connection {
 
     /// A system variable; empty if it has no value.
     pub fn variable(&mut self, name: &str) -> Result<String, ServerError> {
-        Ok(self.ask::<Option<String>>(&format!("SELECT @@{name}"))?.flatten().unwrap_or_default())
+        let statement = format!("SELECT @@{name}");
+        let row = self.ask::<Option<String>>(&statement)?;
+        let nothing = || ServerError::Refused { statement, says: "nothing, not even a row".to_owned() };
+        Ok(row.ok_or_else(nothing)?.unwrap_or_default())
+    }
+}
+
+/// Does `work` on a thread. `None` once the caller is to stop: the thread then goes on until the process ends. Without a thread, it is
+/// done here.
+fn unless_stopped<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(stop: &AtomicBool, work: F) -> Option<T> {
+    let (send, answers) = channel();
+    // A thread that does not start drops its closure, and the work would be lost with it.
+    let kept = Arc::new(Mutex::new(Some(work)));
+    let work = |kept: &Mutex<Option<_>>| kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let there = Arc::clone(&kept);
+    // Nobody listens any more if the caller has stopped.
+    let run = move || drop(work(&there).map(|work: F| send.send(work())));
+    if thread::Builder::new().spawn(run).is_err() {
+        return work(&kept).map(|work| work());
+    }
+    loop {
+        match answers.recv_timeout(LOOK_EVERY) {
+            Ok(answer) => return Some(answer),
+            // Relaxed: a moment later will do.
+            Err(RecvTimeoutError::Timeout) if !stop.load(Ordering::Relaxed) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// Whether the connection was open and silent. The client wraps the time limit of the socket in several ways.
+fn waited_in_vain(error: &Error) -> bool {
+    match error {
+        Error::IoError(error) => is_timeout(error),
+        Error::CodecError(error) => error.to_string().contains("os error 11"),
+        _ => false,
     }
 }
 
@@ -130,7 +235,7 @@ fn failed(statement: &str, patience: Duration, error: Error) -> ServerError {
         }
         Error::MySqlError(error) if ENDED.contains(&error.code) => ServerError::Lost { statement, why: error.message },
         Error::MySqlError(error) => ServerError::Refused { statement, says: error.message },
-        Error::IoError(error) if is_timeout(&error) => ServerError::Silent { statement, seconds: patience.as_secs() },
+        error if waited_in_vain(&error) => ServerError::Silent { statement, seconds: patience.as_secs() },
         Error::IoError(error) => ServerError::Lost { statement, why: error.to_string() },
         Error::DriverError(error) => ServerError::Lost { statement, why: error.to_string() },
         Error::CodecError(error) => ServerError::Lost { statement, why: error.to_string() },
@@ -150,11 +255,11 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let socket = dir.path().join("server.sock");
         let access = Access { socket: Some(socket.clone()), ..Access::default() };
-        let absent = Connection::open(&access, Duration::ZERO).map(drop).expect_err("absent");
+        let absent = Connection::open(&access, Duration::ZERO, Arc::default()).map(drop).expect_err("absent");
         assert!(matches!(&absent, ServerError::Unreachable { at, .. } if at.ends_with("server.sock")), "{absent}");
         let listener = UnixListener::bind(&socket).expect("bound");
         let server = std::thread::spawn(move || drop(listener.accept().expect("accepted")));
-        let gone = Connection::open(&access, Duration::ZERO).map(drop).expect_err("gone");
+        let gone = Connection::open(&access, Duration::ZERO, Arc::default()).map(drop).expect_err("gone");
         assert!(matches!(gone, ServerError::Unreachable { .. }), "{gone}");
         server.join().expect("ended");
     }
@@ -172,7 +277,7 @@ mod tests {
             drop(stream.read(&mut [0; 64]));
         });
         let access = Access { socket: Some(socket), ..Access::default() };
-        let denied = Connection::open(&access, Duration::ZERO).map(drop).expect_err("denied");
+        let denied = Connection::open(&access, Duration::ZERO, Arc::default()).map(drop).expect_err("denied");
         assert!(denied.to_string().contains("Access denied for user 'x'"), "{denied}");
         server.join().expect("ended");
     }
@@ -198,5 +303,41 @@ mod tests {
         // EAGAIN: what a socket with a time limit says.
         let late = failed("FLUSH TABLES", Duration::from_secs(75), Error::IoError(io::Error::from_raw_os_error(11)));
         assert!(late.to_string().starts_with("the server did not answer FLUSH TABLES within 75 s"), "{late}");
+    }
+
+    #[test]
+    fn a_silent_server_is_given_up_within_a_second_once_the_caller_stops() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let socket = dir.path().join("server.sock");
+        let _listener = UnixListener::bind(&socket).expect("bound");
+        let (access, stop) = (Access { socket: Some(socket), ..Access::default() }, Arc::new(AtomicBool::new(false)));
+        let asked = Arc::clone(&stop);
+        let waiting = thread::spawn(move || Connection::open(&access, Duration::from_secs(600), asked).map(drop));
+        thread::sleep(Duration::from_millis(50));
+        assert!(!waiting.is_finished(), "the socket accepts, and nothing comes");
+        stop.store(true, Ordering::Relaxed);
+        let stopped = waiting.join().expect("ended").expect_err("stopped");
+        assert!(matches!(stopped, ServerError::Interrupted { .. }), "{stopped}");
+    }
+
+    #[test]
+    fn a_server_that_takes_no_login_now_is_there() {
+        for (code, words) in [(1040_u16, "Too many connections"), (4151, "account is locked"), (1045, "Access denied")]
+        {
+            let dir = tempfile::tempdir().expect("a directory");
+            let socket = dir.path().join("server.sock");
+            let listener = UnixListener::bind(&socket).expect("bound");
+            let server = thread::spawn(move || {
+                let (mut stream, _) = listener.accept().expect("accepted");
+                let body = [&[0xFF][..], &code.to_le_bytes(), b"#08004", words.as_bytes()].concat();
+                stream.write_all(&[body.len() as u8, 0, 0, 0]).and_then(|()| stream.write_all(&body)).expect("sent");
+                drop(stream.read(&mut [0; 64]));
+            });
+            let access = Access { socket: Some(socket), ..Access::default() };
+            let refused = Connection::open(&access, Duration::ZERO, Arc::default()).map(drop).expect_err("refused");
+            assert!(matches!(&refused, ServerError::Login { says, .. } if says.contains(words)), "{refused}");
+            assert_eq!(refused.to_string().contains("REQUIRE SSL"), code == 1045, "{refused}");
+            server.join().expect("ended");
+        }
     }
 }

@@ -27,7 +27,11 @@ fn read_below(path: &Path, depth: u32, take: &mut dyn FnMut(&str, String)) -> Re
     let mut counts = false;
     for line in String::from_utf8_lossy(&bytes).lines().map(str::trim) {
         if let Some(group) = line.strip_prefix('[') {
-            let name = group.split(']').next().unwrap_or_default().trim();
+            let Some((name, _)) = group.split_once(']') else {
+                let source = std::io::Error::other(format!("{line}: the group's name has no closing bracket"));
+                return Err(AccessError::OptionFile { path: path.to_path_buf(), source });
+            };
+            let name = name.trim();
             counts = GROUPS.contains(&name);
         } else if let Some(include) = line.strip_prefix('!') {
             for file in included(include).into_iter().filter(|_| depth > 0) {
@@ -133,6 +137,15 @@ mod tests {
             ("defaults-x", "back lash\\"),
         ];
         assert_eq!(options(text), expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+
+    #[test]
+    fn a_group_without_its_bracket_is_an_error_as_for_the_clients() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("my.cnf");
+        fs::write(&path, "[client\nuser=x\n").expect("written");
+        let error = read(&path, &mut |_, _| ()).expect_err("the clients refuse it");
+        assert!(error.to_string().contains("no closing bracket"), "{error}");
     }
 
     #[test]

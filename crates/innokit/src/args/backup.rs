@@ -82,7 +82,7 @@ pub struct BackupArgs {
     pub prepare: bool,
 
     /// Seconds to wait for the locks of other connections, such as another backup or a long ALTER TABLE.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, visible_alias = "max-wait", value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub lock_wait: u64,
 
     /// Print one JSON document, the manifest, instead of text.

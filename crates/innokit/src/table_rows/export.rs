@@ -1,12 +1,15 @@
 //! `innokit table export`.
 
 use std::error::Error;
-use std::fs::File;
+use std::ffi::OsString;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use clap::{Args, ValueEnum};
+use flow::lock::{Sharing, try_lock};
 use jobs::rows::export::{ExportOptions, ExportReport, Geometry, SeparatedOptions, TextFormat, export};
 use jobs::rows::key_range::KeyBounds;
 use jobs::rows::reader::{OnDamage, Wanted};
@@ -185,7 +188,7 @@ pub fn run_export(args: &ExportArgs) -> Result<u8, Box<dyn Error>> {
     let options = options(args)?;
     let bar = Bar::new(args.rows.progress, Some(0));
     let file = args.output.as_deref().filter(|output| *output != Path::new("-"));
-    let target = RowsOutput { output: file, extension: extension(args.format) };
+    let target = RowsOutput { output: file, extension: extension(args.format), open: Mutex::default() };
     let report = match args.format {
         Format::Parquet | Format::Arrow => arrow_files(args, &options, &target, &bar),
         text => export_as(args, &options, &text_format(args, text)?, &target, &bar),
@@ -196,6 +199,7 @@ pub fn run_export(args: &ExportArgs) -> Result<u8, Box<dyn Error>> {
         Err(_) if terminal::lost().is_some_and(|(kind, _)| *kind == io::ErrorKind::BrokenPipe) => return Ok(0),
         other => other?,
     };
+    target.complete(&report, args.skip_damaged)?;
     let damaged = report.tables.iter().filter(|table| !table.damage.is_empty()).count() as u64;
     let refused =
         report.tables.iter().filter(|table| table.damage.is_empty() && table.refused.is_some()).count() as u64;
@@ -419,10 +423,21 @@ fn is_folder(output: &Path) -> bool {
 struct RowsOutput<'t> {
     output: Option<&'t Path>,
     extension: &'static str,
+    /// The tables of this run with the names that their files get in the end, and those they have until they are whole.
+    open: Mutex<Vec<Target>>,
+}
+
+struct Target {
+    table: String,
+    path: PathBuf,
+    partial: PathBuf,
+    /// Held until the file has its name.
+    _locked: File,
 }
 
 impl RowsOutput<'_> {
-    /// Opens the output for a table. Existing files are not replaced.
+    /// Opens the output for a table. Existing files are not replaced. Until it is whole, a file is named `NAME.partial`: what a full disk or
+    /// a signal leaves must not pass for a table, and must not keep the same command from running again.
     fn open(&self, table: &str) -> Result<Box<dyn Write + Send>, jobs::Error> {
         let Some(output) = self.output else { return Ok(terminal::data()) };
         let path = if is_folder(output) {
@@ -434,6 +449,40 @@ impl RowsOutput<'_> {
             output.to_path_buf()
         };
         let failed = |source| jobs::Error::Io { path: path.clone(), action: "making the file", source };
-        Ok(Box::new(File::create_new(&path).map_err(failed)?))
+        // Also if it is a dangling link.
+        if path.symlink_metadata().is_ok() {
+            return Err(failed(io::ErrorKind::AlreadyExists.into()));
+        }
+        let mut partial: OsString = path.clone().into();
+        partial.push(".partial");
+        let partial = PathBuf::from(partial);
+        let made = File::options().write(true).create(true).truncate(false).open(&partial);
+        let file = made.map_err(failed)?;
+        if !try_lock(&file, Sharing::Exclusive).map_err(failed)? {
+            let why = format!("another innokit is writing {}", partial.display());
+            return Err(failed(io::Error::new(io::ErrorKind::ResourceBusy, why)));
+        }
+        file.set_len(0).map_err(failed)?;
+        let locked = file.try_clone().map_err(failed)?;
+        let target = Target { table: table.to_owned(), path, partial, _locked: locked };
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).push(target);
+        Ok(Box::new(file))
+    }
+
+    /// Gives whole files their names.
+    fn complete(&self, report: &ExportReport, skips: bool) -> Result<(), jobs::Error> {
+        for target in self.open.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            let of_it = report.tables.iter().find(|table| table.table == target.table);
+            let is_whole = of_it.is_some_and(|table| table.refused.is_none() && (skips || table.damage.is_empty()));
+            if is_whole {
+                let failed = |source| jobs::Error::Io {
+                    path: target.partial.clone(),
+                    action: "giving the whole file its name",
+                    source,
+                };
+                fs::rename(&target.partial, &target.path).map_err(failed)?;
+            }
+        }
+        Ok(())
     }
 }

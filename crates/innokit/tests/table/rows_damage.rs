@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use crate::common::{Dir, Run, all_datadirs, innokit};
+use crate::common::{Dir, Run, all_datadirs, fixture, innokit};
 
 const PAGE: usize = 16384;
 
@@ -284,4 +284,27 @@ fn a_range_of_keys_is_found_through_the_tree() {
         assert_eq!((limited.status, limited.text.lines().count()), (0, 17));
         assert!((100..2000).contains(&sampled.text.lines().count()), "{}", sampled.text.lines().count());
     }
+}
+
+/// A limit on the size of files stands for a full disk: the write fails, whatever the user.
+#[test]
+fn an_export_that_fails_leaves_a_partial_file_and_runs_again() {
+    let dir = Dir::new();
+    let table = dir.file("t.ibd", &fixture("mysql-9.7/dynamic-16k.ibd"));
+    let (out, partial) = (dir.path().join("t.csv"), dir.path().join("t.csv.partial"));
+    let line = |limit: &str| {
+        let program = env!("CARGO_BIN_EXE_innokit");
+        format!("{limit} exec {program} table export --progress never {} -o {}", table.display(), out.display())
+    };
+    let run = |limit: &str| {
+        Run::of(&std::process::Command::new("bash").args(["-c", &line(limit)]).output().expect("bash runs"))
+    };
+    let failed = run("ulimit -f 8;");
+    assert_eq!(failed.status, 2, "{}", failed.errors);
+    assert!(failed.errors.contains("File too large"), "{}", failed.errors);
+    assert!(!out.exists() && partial.exists());
+    let again = run("");
+    assert_eq!(again.status, 0, "{}", again.errors);
+    assert!(out.exists() && !partial.exists());
+    assert!(run("").errors.contains("exists"), "a whole file is not replaced");
 }
