@@ -2,7 +2,8 @@
 # Repeats the random parts of the tests until SECONDS have passed: soak.sh [SECONDS, default 600]
 #
 # Each round crashes logs on the simulated device with a new seed, kills servers under load and recovers what they left,
-# kills recovery itself and cuts its power, checks datadirs while servers write to them, exports random tables, and fuzzes. A round
+# kills recovery itself and cuts its power, checks datadirs while servers write to them, exports random tables, fuzzes, and lets
+# system calls fail. A round
 # that fails ends the run and prints how to repeat it. It needs the datadirs of `make test`, and INNOKIT_DATADIRS set to their path.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -35,5 +36,6 @@ while [ "$(date +%s)" -lt "$end" ]; do
     step INNOKIT_RANDOM_CRASHES=$seed..$((seed + 4)) cargo test --quiet -p innokit --test recover recover_random::
     step cargo test --quiet -p innokit --test streams innochecksum_crash::
     step scripts/fuzz.sh 20
+    step scripts/faults.sh --seed "$seed" --seconds 120
 done
 printf 'soak.sh: %s rounds, nothing failed\n' "$round"

@@ -29,6 +29,8 @@ pub struct FileSet {
     files: Box<[FileEntry]>,
     /// The engine that carries the requests for files without a path. Its type is erased: this file must not know engines (`carried.rs`).
     carrier: Option<Box<dyn Any + Send + Sync>>,
+    /// Whether a file is on FUSE, once that was asked.
+    on_fuse: OnceLock<bool>,
 }
 
 #[derive(Debug)]
@@ -53,7 +55,7 @@ impl FileSet {
     /// early.
     pub fn new(files: impl IntoIterator<Item = (PathBuf, u64)>) -> Self {
         let entry = |(path, len)| FileEntry { path, len, state: Mutex::new(OpenState::Shared(Weak::new())) };
-        Self { files: files.into_iter().map(entry).collect(), carrier: None }
+        Self { files: files.into_iter().map(entry).collect(), carrier: None, on_fuse: OnceLock::new() }
     }
 
     /// Paths, lengths, and whether `carrier` keeps the file; the others are opened by their paths.
@@ -68,7 +70,7 @@ impl FileSet {
             };
             FileEntry { path, len, state: Mutex::new(state) }
         };
-        Self { files: files.into_iter().map(entry).collect(), carrier: Some(carrier) }
+        Self { files: files.into_iter().map(entry).collect(), carrier: Some(carrier), on_fuse: OnceLock::new() }
     }
 
     /// Files that an engine keeps itself, such as the [simulated device](crate::queue::sim::SimDevice): names for messages, and the number
@@ -76,7 +78,7 @@ impl FileSet {
     pub fn of_engine(files: impl IntoIterator<Item = (PathBuf, u64)>) -> Self {
         let entry =
             |(path, len)| FileEntry { path, len, state: Mutex::new(OpenState::Held(FileHandle::of_engine().file)) };
-        Self { files: files.into_iter().map(entry).collect(), carrier: None }
+        Self { files: files.into_iter().map(entry).collect(), carrier: None, on_fuse: OnceLock::new() }
     }
 
     /// One file that the caller has open, and the number of bytes to read of it. Its `FileId` is 0. `path` is for messages only: it may
@@ -84,7 +86,7 @@ impl FileSet {
     pub fn of_open(file: impl Into<OwnedFd>, path: PathBuf, len: u64) -> Self {
         let file = Arc::new(OpenFile::new(Some(file.into()), None));
         let entry = FileEntry { path, len, state: Mutex::new(OpenState::Held(file)) };
-        Self { files: [entry].into(), carrier: None }
+        Self { files: [entry].into(), carrier: None, on_fuse: OnceLock::new() }
     }
 
     pub(crate) fn carrier<C: Any>(&self) -> Option<&C> {
@@ -96,6 +98,16 @@ impl FileSet {
         if let Some(entry) = self.files.get(file.0 as usize) {
             *entry.state.lock().unwrap_or_else(PoisonError::into_inner) = OpenState::Failed(Arc::clone(error));
         }
+    }
+
+    /// Whether a file is in a file system of a user's program (FUSE: sshfs, s3fs, gocryptfs). Asked once for each folder.
+    pub(crate) fn is_on_fuse(&self) -> bool {
+        *self.on_fuse.get_or_init(|| {
+            let mut folders: Vec<&Path> = self.files.iter().filter_map(|entry| entry.path.parent()).collect();
+            folders.sort_unstable();
+            folders.dedup();
+            folders.into_iter().any(is_fuse)
+        })
     }
 
     /// The number of files.
@@ -355,6 +367,20 @@ impl FileHandle {
             _ => self.file.buffered(),
         }
     }
+}
+
+#[cfg(target_os = "linux")]
+fn is_fuse(folder: &Path) -> bool {
+    const FUSE: i64 = 0x6573_5546;
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    // i64 on the processors we test on; other C libraries make it unsigned, or shorter.
+    #[allow(clippy::unnecessary_cast, reason = "its type is not the same everywhere")]
+    rustix::fs::statfs(folder).is_ok_and(|system| system.f_type as i64 == FUSE)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_fuse(_: &Path) -> bool {
+    false
 }
 
 /// A path to an open file itself, even if its name was given to another file meanwhile.

@@ -106,7 +106,7 @@ struct Steps {
 }
 
 impl<'f> Reader<'f> {
-    /// A reader with the engine of the options. With [`Engine::Auto`], the engine and its buffers are created for the first block that is
+    /// A reader with the engine of the options. With [`Engine::Auto`], files on FUSE are read by threads, and the engine and its buffers are created for the first block that is
     /// not in the page cache.
     ///
     /// # Errors
@@ -117,7 +117,11 @@ impl<'f> Reader<'f> {
         options: &ReadOptions,
         counters: &'f WorkerCounters,
     ) -> Result<Self, ReaderError> {
-        let mut reader = Self::with_engines(files, cursor, options, counters, options.engine.candidates())?;
+        // With `direct_io`, FUSE completes requests of io_uring with their full length and other bytes once one failed or was cut short
+        // (seen in Linux 6.18). `pread` gets the error.
+        let fuse = options.engine == Engine::Auto && files.engine().is_none() && files.is_on_fuse();
+        let engine = if fuse { Engine::Threads } else { options.engine };
+        let mut reader = Self::with_engines(files, cursor, options, counters, engine.candidates())?;
         if options.engine == Engine::Uring && files.engine().is_none() {
             reader.window.open_lane().map_err(|error| ReaderError::Engine { engine: "io_uring", error })?;
         }

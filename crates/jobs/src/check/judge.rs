@@ -44,6 +44,8 @@ const CHANGING_FOR: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 /// After this many confirmed pages, reread further ones just once, without waiting.
 const CONFIRMED_MAX: u32 = 64;
+/// Bad pages that a worker reads once more.
+const READ_TWICE_MAX: u32 = 1000;
 
 impl Judge {
     pub fn new(live: bool) -> Self {
@@ -87,6 +89,30 @@ impl Judge {
     /// The page as its server would see it, decrypted and inflated, if possible.
     pub fn image<'a>(&'a mut self, page: &'a [u8], id: PageId, known: &Known) -> Option<&'a [u8]> {
         self.opener.open(page, known.part.at(id.page_no)).ok().map(|opened| opened.page)
+    }
+
+    /// Reads a page that looks wrong once more, with a plain `pread`: an engine, or the file system below it, may have handed over other
+    /// bytes than the file has. `None` if it has these. Asked for the first bad pages of a worker only: a wholly broken file is not read
+    /// twice.
+    pub fn unlike(
+        &mut self,
+        path: &Path,
+        first_bytes: &[u8],
+        id: PageId,
+        known: &Known,
+    ) -> Option<io::Result<Verdict>> {
+        self.confirmed += 1;
+        if self.confirmed > READ_TWICE_MAX || !path.is_file() {
+            return None;
+        }
+        let mut page = vec![0; first_bytes.len()];
+        match read_page(path, known.part.offset_of(id.page_no.0), &mut page) {
+            Ok(()) if page == first_bytes => None,
+            Ok(()) => Some(Ok(self.verdict(&page, id, known))),
+            // Cut short: the block that found it says so.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => None,
+            Err(error) => Some(Err(error)),
+        }
     }
 
     /// Rereads page `number` of a live file until it is sound or has been bad for long enough. Takes no locks, so the server does not

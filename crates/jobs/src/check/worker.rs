@@ -223,6 +223,7 @@ impl<'r> CheckWorker<'r> {
             let id = PageId { space, page_no: PageNo(number) };
             match self.judge.open(page, id, known, run.verify(index, id)) {
                 Verdict::Corrupt(corruption) if live => self.wrong_for_now(piece.file, page, id, known, &corruption),
+                Verdict::Corrupt(corruption) => self.wrong(piece.file, page, id, known, &corruption),
                 verdict => self.count(verdict, piece.file, page, id, known),
             }
         }
@@ -346,6 +347,32 @@ impl<'r> CheckWorker<'r> {
     fn undecided(&mut self, reason: impl Into<FindingCode>, make: impl FnOnce() -> Undecided) {
         self.tally.counts.unverifiable += 1;
         self.tally.undecided.entry(reason.into()).or_insert_with(make).pages += 1;
+    }
+
+    /// A bad page is read once more before it is called damaged.
+    #[cold]
+    fn wrong(&mut self, file: FileId, page: &[u8], id: PageId, known: &Known, corruption: &Corruption) {
+        let state = self.files.get(file.0 as usize);
+        let unlike = state.and_then(|state| self.judge.unlike(&state.candidate.path, page, id, known));
+        match unlike {
+            None => self.count(Verdict::Corrupt(*corruption), file, page, id, known),
+            // Its bytes are not at hand here, so take only the count.
+            Some(Ok(Verdict::Ok(algorithm))) => {
+                self.tally.counts.ok += 1;
+                self.tally.algorithms.add(algorithm.name(), 1);
+                self.seen.last_with_data = Some(id.page_no.0);
+            }
+            Some(Ok(verdict)) => self.count(verdict, file, page, id, known),
+            Some(Err(error)) => {
+                self.tally.counts.unverifiable += 1;
+                self.seen.last_with_data = Some(id.page_no.0);
+                let (number, path) = (id.page_no.0, state.map(|state| &state.candidate.path));
+                let offset = known.part.offset_of(number);
+                self.findings.offer(file.0, Some(number), "unreadable_page", Severity::Undecided, || {
+                    words::unreadable_page(path, number, offset, &plain(&error))
+                });
+            }
+        }
     }
 
     /// A bad page of a file that a server has open may be in flight: time will tell.
