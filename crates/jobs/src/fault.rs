@@ -19,10 +19,6 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::report::document::Severity;
-use crate::source::datadir::plain;
-use crate::source::remote::Missed;
-
 /// What kind of error stopped the work, or a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -43,6 +39,24 @@ impl Fault {
             Self::Environment | Self::Usage => 2,
         }
     }
+}
+
+/// A path whose bytes, listing or existence could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missed {
+    /// The path.
+    pub path: PathBuf,
+    /// Why, as a clause.
+    pub why: String,
+    /// The same as a kind: `NotFound`, `PermissionDenied`, `TimedOut` if there was no useful answer, `StaleNetworkFileHandle` if another
+    /// object has taken the name.
+    pub kind: io::ErrorKind,
+}
+
+/// The system's message without its error number: "Permission denied".
+pub(crate) fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().map(str::to_owned).unwrap_or(text)
 }
 
 /// Tries after the first, and the pause before each: together less than a tenth of a second.
@@ -184,12 +198,9 @@ pub(crate) fn of_file(path: &Path) -> Option<Missed> {
     list().iter().find(|noted| !noted.is_part && noted.missed.path == path).map(|noted| noted.missed.clone())
 }
 
-/// How severe something is that a file which could not be read may explain, such as a missing table.
-pub(crate) fn weighed(severity: Severity) -> Severity {
-    match severity {
-        Severity::Damage if !list().is_empty() => Severity::Undecided,
-        other => other,
-    }
+/// Whether anything could not be read: that may explain what is missing.
+pub(crate) fn is_any() -> bool {
+    !list().is_empty()
 }
 
 /// Everything that could not be read, one sentence each.

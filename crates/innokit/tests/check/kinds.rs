@@ -298,16 +298,20 @@ fn assert_tests_of_page(page: &str, at_least: usize) {
                 // Programs of several files have a folder each, and pages name the file.
                 let programs = std::fs::read_dir(tests(package)).expect("tests").map(|entry| entry.expect("an entry"));
                 let within = programs.map(|program| program.path().join(file).with_extension("rs"));
+                // A test beside the code is named by the file of the code.
+                let beside = repository().join(format!("crates/{package}/src/{file}.rs"));
                 let file = tests(package).join(file);
-                let alone = [file.with_extension("rs"), file.join("main.rs")];
+                let alone = [file.with_extension("rs"), file.join("main.rs"), beside];
                 (alone.into_iter().chain(within).collect(), test)
             }
             [package, file, module, test] => (vec![tests(package).join(file).join(module).with_extension("rs")], test),
             _ => panic!("{name}: crate::file::test, or crate::file::module::test"),
         };
-        let source = places.iter().find_map(|path| std::fs::read_to_string(path).ok());
-        let source = source.unwrap_or_else(|| panic!("{name}: {places:?}"));
-        assert!(source.contains(&format!("fn {test}(")), "{name} does not exist");
+        // A program and one of its files may share a name.
+        let sources: Vec<String> = places.iter().filter_map(|path| std::fs::read_to_string(path).ok()).collect();
+        assert!(!sources.is_empty(), "{name}: {places:?}");
+        let test = format!("fn {test}(");
+        assert!(sources.iter().any(|source| source.contains(&test)), "{name} does not exist");
     }
     let rows = page.lines().filter(|line| line.starts_with("| ") && !line.contains("---"));
     let without = rows.filter(|row| !row.contains("::") && !row.ends_with("| test |") && !row.ends_with("| more |"));

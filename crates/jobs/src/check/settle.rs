@@ -19,7 +19,6 @@ use super::words::{
     about, first_page_lost, first_pages_missing, header_fault, not_a_tablespace, nothing_verified, of_orphan,
     overlapping, shown, undecided_pages, with_freed,
 };
-use crate::fault;
 use crate::finding_code::FindingCode;
 use crate::report::document::{FileReport, Finding, Pending, Report, Severity, SkippedFile, Totals, Unit};
 use crate::report::file_kind::FileKind;
@@ -142,7 +141,7 @@ impl Settling<'_> {
         let held: Vec<Held> = known.filter_map(SettledFile::tablespace).collect();
         for catalog in catalogs {
             for found in catalog.findings(&held, &mut self.redo, self.live) {
-                let finding = about(&found.path, found.reason, fault::weighed(found.severity), found.message);
+                let finding = about(&found.path, found.reason, found.severity.unless_unread(), found.message);
                 hurt.extend(verdict::of_missing(&finding.path, found.table, finding.severity));
                 self.offer(u32::MAX, finding);
             }

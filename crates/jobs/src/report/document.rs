@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::file_kind::FileKind;
 use super::hurt::{Hurt, TableVerdict};
+use crate::fault;
 use crate::finding_code::FindingCode;
 
 /// The severity of a finding.
@@ -19,6 +20,13 @@ pub enum Severity {
     Undecided,
     /// Worth knowing, nothing to repair: exit status unchanged.
     Notice,
+}
+
+impl Severity {
+    /// Of something that a file which could not be read may explain, such as a missing table.
+    pub(crate) fn unless_unread(self) -> Self {
+        if self == Self::Damage && fault::is_any() { Self::Undecided } else { self }
+    }
 }
 
 /// One fault, at one place.

@@ -11,6 +11,7 @@ use super::backup::BackupNotes;
 use super::content::{self, Content};
 use super::name::NameHint;
 use super::{read_small, read_up_to, sparse, system};
+pub(crate) use crate::fault::plain;
 use crate::source::files::{self, File, Metadata};
 
 /// A file to check: it holds, or by its name should hold, InnoDB pages, a log, or an archive of these.
@@ -343,10 +344,4 @@ fn order(name: &[u8]) -> Vec<(u64, u8)> {
     }
     key.extend(number.map(|value| (value, b'0')));
     key
-}
-
-/// The system's message without its error number: "Permission denied".
-pub(crate) fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().map(str::to_owned).unwrap_or(text)
 }

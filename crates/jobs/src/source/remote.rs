@@ -18,6 +18,7 @@ use flow::SharedEngine;
 use serde::{Deserialize, Serialize};
 
 use super::files;
+pub use crate::fault::Missed;
 use crate::{Error, fault};
 
 /// What is known of an object, or of the prefix that several share.
@@ -52,18 +53,6 @@ pub trait RemoteObject: Any + Send + Sync + Debug {
 
     /// Why it cannot be read any more, if that has turned out.
     fn failure(&self) -> Option<Missed>;
-}
-
-/// A path whose bytes, listing or existence could not be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missed {
-    /// The path.
-    pub path: PathBuf,
-    /// Why, as a clause.
-    pub why: String,
-    /// The same as a kind: `NotFound`, `PermissionDenied`, `TimedOut` if there was no useful answer, `StaleNetworkFileHandle` if another
-    /// object has taken the name.
-    pub kind: io::ErrorKind,
 }
 
 /// A file of a set.

@@ -7,7 +7,6 @@ use super::known::Known;
 use super::report::{TableFile, TableFinding};
 use super::settling::{Settling, TreeLabel, newest_of};
 use super::walked::{Subject, Walked};
-use crate::fault;
 use crate::finding_code::FindingCode;
 use crate::report::document::{Pending, Severity};
 use crate::report::file_kind::FileKind;
@@ -58,7 +57,7 @@ impl Settling<'_> {
 
     /// Adds a finding about a datadir.
     fn of_datadir(&mut self, found: CatalogFinding) {
-        let found = CatalogFinding { severity: fault::weighed(found.severity), ..found };
+        let found = CatalogFinding { severity: found.severity.unless_unread(), ..found };
         let totals = &mut self.report.totals;
         totals.findings += 1;
         totals.damage += u64::from(found.severity == Severity::Damage);
