@@ -391,22 +391,6 @@ mod tests {
         Manifest::of_usable(set.path()).expect_err("it may be a backup");
         assert!(unfit(set.path()).expect("undecided").contains("reading the manifest"));
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A manifest with this text in place of the empty list of files that were left out.
-    fn with_left_out(list: &str) -> Result<(Manifest, bool), Error> {
-        let dir = tempfile::tempdir().expect("a directory");
-        Manifest::begun(7).write(dir.path()).expect("written");
-        let path = dir.path().join(MANIFEST);
-        let text = std::fs::read_to_string(&path).expect("read");
-        assert!(text.contains(r#""left_out": []"#), "{text}");
-        std::fs::write(&path, text.replace(r#""left_out": []"#, &format!(r#""left_out": {list}"#))).expect("written");
-        Manifest::read(dir.path())
-    }
 
     #[test]
     fn a_manifest_is_read_with_limits() {
