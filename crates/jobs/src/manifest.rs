@@ -380,16 +380,15 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_manifest_that_cannot_be_read_is_not_absent() {
-        let set = tempfile::tempdir().expect("a directory");
-        assert!(!is_there(set.path()) && unfit(set.path()).is_none());
-        mark_recovered(set.path()).expect("there is none to mark");
-        symlink(MANIFEST, set.path().join(MANIFEST)).expect("linked");
-        assert!(is_there(set.path()));
-        mark_recovered(set.path()).expect_err("it would go on saying that the backup is complete");
-        Manifest::of_usable(set.path()).expect_err("it may be a backup");
-        assert!(unfit(set.path()).expect("undecided").contains("reading the manifest"));
+    /// A manifest with this text in place of the empty list of files that were left out.
+    fn with_left_out(list: &str) -> Result<(Manifest, bool), Error> {
+        let dir = tempfile::tempdir().expect("a directory");
+        Manifest::begun(7).write(dir.path()).expect("written");
+        let path = dir.path().join(MANIFEST);
+        let text = std::fs::read_to_string(&path).expect("read");
+        assert!(text.contains(r#""left_out": []"#), "{text}");
+        std::fs::write(&path, text.replace(r#""left_out": []"#, &format!(r#""left_out": {list}"#))).expect("written");
+        Manifest::read(dir.path())
     }
 
     #[test]
@@ -428,5 +427,17 @@ mod tests {
             let refused = Manifest::read(dir.path()).map(drop).expect_err("refused").to_string();
             assert!(refused.contains(&format!("`{path}`")), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_manifest_that_cannot_be_read_is_not_absent() {
+        let set = tempfile::tempdir().expect("a directory");
+        assert!(!is_there(set.path()) && unfit(set.path()).is_none());
+        mark_recovered(set.path()).expect("there is none to mark");
+        symlink(MANIFEST, set.path().join(MANIFEST)).expect("linked");
+        assert!(is_there(set.path()));
+        mark_recovered(set.path()).expect_err("it would go on saying that the backup is complete");
+        Manifest::of_usable(set.path()).expect_err("it may be a backup");
+        assert!(unfit(set.path()).expect("undecided").contains("reading the manifest"));
     }
 }
