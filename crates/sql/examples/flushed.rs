@@ -2,6 +2,8 @@
 //! come from the usual option files, the password also from INNOKIT_PASSWORD.
 
 use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use innokit_sql::{Access, connect};
@@ -9,7 +11,7 @@ use innokit_sql::{Access, connect};
 fn main() -> Result<(), Box<dyn Error>> {
     let socket = std::env::args_os().nth(1).map(Into::into);
     let access = Access { socket, ..Access::default() }.completed(None)?;
-    let mut server = connect(&access, Duration::from_secs(10))?;
+    let mut server = connect(&access, Duration::from_secs(10), Arc::new(AtomicBool::new(false)))?;
     println!("{}: durable up to LSN {}", server.datadir()?.display(), server.flushed_lsn()?);
     Ok(())
 }
