@@ -20,6 +20,7 @@ mod backup_mysql;
 #[cfg(feature = "sql")]
 mod backup_stream;
 mod backups;
+mod backups_of_others;
 mod backups_packed;
 #[cfg(feature = "sql")]
 mod unlogged_builds;

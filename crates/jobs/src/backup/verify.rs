@@ -13,9 +13,10 @@ use super::error::{BackupError, Result, refused};
 use super::pages::{PageReader, PagesRead};
 use crate::Error;
 use crate::fault;
-use crate::manifest::{BackupBase, BackupFile, BackupState, MANIFEST, MISSING, Manifest, NOT_LISTED, UNSOUND};
+use crate::manifest::{self, BackupBase, BackupFile, BackupState, MANIFEST, MISSING, Manifest, NOT_LISTED, UNSOUND};
 use crate::recover::{LogNames, RecoverError, RecoverOptions, recover_one, refuse_unfinished, walk_datadir};
 use crate::server::ServerKind;
+use crate::source::backup::BackupNotes;
 use crate::source::content::is_delta;
 use crate::source::crc32c::FileSums;
 use crate::source::keys::KeyFiles;
@@ -135,6 +136,7 @@ impl Examined {
 /// # Errors
 /// [`BackupError`] if there is no backup, it cannot be read, or the increments do not continue each other.
 pub fn verify_backup(set: &Path, increments: &[PathBuf], keys: &KeyFiles) -> Result<BackupReport> {
+    refuse_others(set)?;
     if increments.is_empty() {
         return verify_set(set, keys);
     }
@@ -151,6 +153,22 @@ pub fn verify_backup(set: &Path, increments: &[PathBuf], keys: &KeyFiles) -> Res
         }
     }
     Ok(report)
+}
+
+/// Refuses a directory without a list of files to compare with, and names the commands that verify what it holds.
+fn refuse_others(set: &Path) -> Result<()> {
+    if manifest::is_there(set) || !set.is_dir() {
+        return Ok(());
+    }
+    refuse_unfinished(set).map_err(as_job)?;
+    let path = set.display();
+    let what = match BackupNotes::of(set) {
+        Some(notes) => format!("a backup of {}, which lists no checksums of its files", notes.tool),
+        None => format!("no backup of innokit, which would have a {MANIFEST}"),
+    };
+    refused(format!(
+        "{path}: {what}: innokit check {path} verifies its pages, and innokit recover --dry-run {path} that its redo log is whole and fits"
+    ))
 }
 
 fn verify_set(set: &Path, keys: &KeyFiles) -> Result<BackupReport> {
