@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use format::Lsn;
 use jobs::source::keys::KeyFiles;
-use jobs::{BinlogPosition, RecoverOptions, Recovered, Waiting};
+use jobs::{BeyondKind, BinlogPosition, RecoverOptions, Recovered, Waiting};
 
 use crate::args::{RecoverArgs, Until};
 use crate::document;
@@ -17,11 +17,29 @@ use crate::terminal::{self, shown};
 const DAMAGED: u8 = 1;
 
 /// The LSN and the time at which a recovery ends.
-pub fn limits(until: Option<Until>) -> (Option<Lsn>, Option<SystemTime>) {
+pub fn limits(until: Option<&Until>) -> (Option<Lsn>, Option<SystemTime>) {
     match until {
-        Some(Until::Lsn(lsn)) => (Some(Lsn(lsn)), None),
-        Some(Until::Time(time)) => (None, Some(time)),
+        Some(Until::Lsn(lsn)) => (Some(Lsn(*lsn)), None),
+        Some(Until::Time(moment)) => (None, Some(moment.time)),
         None => (None, None),
+    }
+}
+
+/// The moment that was asked for, and how much of what was committed before it is there.
+pub fn print_moment(until: Option<&Until>, done: &Recovered, out: &mut dyn Write) -> io::Result<()> {
+    let (Some(Until::Time(asked)), Some(reached)) = (until, &done.moment) else { return Ok(()) };
+    writeln!(out, "moment    {}: LSN {}", asked.in_both(), done.end_lsn)?;
+    match reached.complete_us {
+        None => writeln!(
+            out,
+            "          complete up to an unknown time: an older innokit archived this, and did not note how far the server was"
+        ),
+        Some(complete) if complete < reached.until_us => writeln!(
+            out,
+            "          complete up to {}: what was committed between that time and the moment may be missing",
+            asked.like(complete)
+        ),
+        Some(_) => Ok(()),
     }
 }
 
@@ -29,7 +47,7 @@ pub fn limits(until: Option<Until>) -> (Option<Lsn>, Option<SystemTime>) {
 pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
     let started = SystemTime::now();
     let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
-    let (until, until_time) = limits(args.until);
+    let (until, until_time) = limits(args.until.as_ref());
     let to = args.to.clone();
     if args.in_place && !args.dry_run {
         let datadir = args.datadir.display();
@@ -47,6 +65,8 @@ pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
         dry_run,
         until,
         until_time,
+        require_until: args.require_until,
+        stale_tables: args.stale_tables,
         redo,
         outside: args.with_outside,
         warm,
@@ -78,9 +98,9 @@ fn print(done: &Recovered, args: &RecoverArgs, started: SystemTime) -> io::Resul
     }
     print_increments(done, &mut out)?;
     print_recovered(done, args.dry_run, &mut out)?;
-    if let Some(binlog) = &done.binlog {
-        print_binlog(binlog, &mut out)?;
-    }
+    print_moment(args.until.as_ref(), done, &mut out)?;
+    print_not_in_redo(done, &mut out)?;
+    print_binlog(done.binlog.as_ref(), &done.replica, &mut out)?;
     if done.was_clean {
         return out.flush();
     }
@@ -102,12 +122,36 @@ pub fn print_increments(done: &Recovered, out: &mut dyn Write) -> io::Result<()>
     })
 }
 
-/// Where this datadir, as a replica of the server that it came from, starts reading the binary log.
-pub fn print_binlog(binlog: &BinlogPosition, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "binlog    {}: where a replica starts", position(binlog))?;
-    if binlog.gtid.is_empty() {
-        let (file, position) = (shown(&binlog.file), binlog.position);
-        writeln!(out, "          its GTID, as the source knows it: SELECT BINLOG_GTID_POS('{file}', {position})")?;
+/// Where this datadir stands in the binary log of the server that it came from, and how it becomes that server's replica.
+pub fn print_binlog(binlog: Option<&BinlogPosition>, replica: &[String], out: &mut dyn Write) -> io::Result<()> {
+    if let Some(binlog) = binlog {
+        writeln!(out, "binlog    {}: where a replica starts", position(binlog))?;
+        if replica.iter().any(|statement| statement.contains("MASTER_LOG_FILE")) {
+            let (file, position) = (shown(&binlog.file), binlog.position);
+            writeln!(out, "          its GTID, as the source knows it: SELECT BINLOG_GTID_POS('{file}', {position})")?;
+        }
+    }
+    let mut label = "replica   ";
+    for statement in replica {
+        writeln!(out, "{label}{}", shown(statement))?;
+        label = "          ";
+    }
+    Ok(())
+}
+
+/// What the server did since the base copy and no redo holds.
+pub fn print_not_in_redo(done: &Recovered, out: &mut dyn Write) -> io::Result<()> {
+    const SHOWN_MAX: usize = 10;
+    for note in done.not_in_redo.iter().take(SHOWN_MAX) {
+        let what = match note.kind {
+            BeyondKind::Rows => format!("rows of {}", shown(&note.what)),
+            _ => shown(&note.what).into_owned(),
+        };
+        writeln!(out, "missing   {what}: it is in no redo (binary log {} at {})", shown(&note.file), note.position)?;
+    }
+    let more = done.not_in_redo.len().saturating_sub(SHOWN_MAX);
+    if more > 0 {
+        writeln!(out, "          and {} more (--json lists all)", grouped(more as u64))?;
     }
     Ok(())
 }
@@ -137,7 +181,7 @@ pub fn print_recovered(done: &Recovered, is_trial: bool, out: &mut dyn Write) ->
     if renamed + made + resized > 0 {
         writeln!(out, "files     {renamed} {would}renamed, {made} {would}created, {resized} {would}resized")?;
     }
-    let Waiting { given_up, left, for_server } = done.waiting;
+    let Waiting { given_up, left, for_server, for_own_log } = done.waiting;
     if given_up > 0 {
         let waited = if given_up == 1 { "1 transaction" } else { &format!("{} transactions", grouped(given_up)) };
         writeln!(out, "prepared  {waited} waited for the binary log, which is not here: the server rolls back")?;
@@ -147,6 +191,15 @@ pub fn print_recovered(done: &Recovered, is_trial: bool, out: &mut dyn Write) ->
             out,
             "prepared  {} transactions wait for the binary log in the backup: start the server with it (log_bin), or they stay undecided",
             grouped(for_server)
+        )?;
+    }
+    if for_own_log > 0 {
+        writeln!(
+            out,
+            "prepared  {count} transactions wait for the server's binary log: start it with that log in its place (log_bin), and it decides \
+             about them. With a new binary log or none, MariaDB does not start (\"Found {count} prepared transactions\"): then give it \
+             --tc-heuristic-recover=ROLLBACK for one start",
+            count = grouped(for_own_log)
         )?;
     }
     if left > 0 {

@@ -10,7 +10,7 @@ use jobs::{RecoverOptions, RestoreOptions, Restored};
 use crate::args::RestoreArgs;
 use crate::document;
 use crate::print::{grouped, human, written};
-use crate::recover::{limits, print_binlog, print_increments, print_recovered};
+use crate::recover::{limits, print_binlog, print_increments, print_moment, print_not_in_redo, print_recovered};
 use crate::terminal::{self, shown};
 
 /// The backup is damaged.
@@ -19,13 +19,15 @@ const DAMAGED: u8 = 1;
 /// Restores the backup. Returns the exit status.
 pub fn run(args: &RestoreArgs) -> Result<u8, Box<dyn Error>> {
     let started = SystemTime::now();
-    let (until, until_time) = limits(args.until);
+    let (until, until_time) = limits(args.until.as_ref());
     let keys = KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() };
     let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
     let (redo, increments) = (args.redo.clone(), args.increment.clone());
     let recover = RecoverOptions {
         until,
         until_time,
+        require_until: args.require_until,
+        stale_tables: args.stale_tables,
         redo,
         increments,
         outside: args.with_outside,
@@ -56,15 +58,15 @@ fn print(restored: &Restored, args: &RestoreArgs, started: SystemTime) -> io::Re
     }
     print_increments(&restored.recovered, &mut out)?;
     print_recovered(&restored.recovered, false, &mut out)?;
+    print_moment(args.until.as_ref(), &restored.recovered, &mut out)?;
     let (bytes, files, to) = (human(restored.bytes as f64), grouped(restored.files), args.to.display());
     if args.moves {
         writeln!(out, "moved     {bytes} in {files} files, from {} to {to}", args.backup.display())?;
     } else {
         writeln!(out, "restored  {bytes} in {files} files, in {to}")?;
     }
-    if let Some(binlog) = &restored.binlog {
-        print_binlog(binlog, &mut out)?;
-    }
+    print_not_in_redo(&restored.recovered, &mut out)?;
+    print_binlog(restored.binlog.as_ref(), &restored.replica, &mut out)?;
     let give = if args.owner.is_none() { format!("chown -R mysql: {to}, then ") } else { String::new() };
     let version =
         restored.server_version.as_ref().map_or_else(String::new, |version| format!(" of {} or later", shown(version)));

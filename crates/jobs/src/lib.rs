@@ -66,11 +66,12 @@ mod door;
 mod error;
 pub mod fault;
 mod finding_code;
+mod replica;
 mod unlogged;
 
 pub use archive::{
     ArchiveError, ArchiveEvent, ArchiveMark, ArchiveOptions, ArchiveReport, ArchiveStatus, ArchiveUntil, ArchivedRange,
-    Unlogged, archive, archive_beside, verify_archive,
+    Beyond, BeyondKind, Unlogged, archive, archive_beside, verify_archive,
 };
 pub use check::{Check, CheckOptions, Portion};
 pub use error::Error;
@@ -79,14 +80,14 @@ pub use info::report::{FileInfo, InfoReport, TablespaceInfo};
 pub use info::{InfoOptions, info};
 #[doc(hidden)]
 pub use recover::Simulated;
-pub use recover::{Increment, RecoverError, RecoverOptions, Recovered, Waiting, recover};
+pub use recover::{Increment, ReachedMoment, RecoverError, RecoverOptions, Recovered, Waiting, recover};
 pub use redo_info::report::{RedoInfo, RedoState};
 pub use redo_info::{RedoInfoOptions, redo_info};
 pub use report::document::{Counts, FileReport, Finding, Report, Severity};
 pub use restore::{FileOwner, RestoreError, RestoreOptions, Restored, restore};
 pub use server::{
-    BackupMoment, BackupServer, BackupStage, BinlogPosition, InstanceState, LogServer, ServerError, ServerFacts,
-    ServerKind, TableName,
+    BackupMoment, BackupServer, BackupStage, BinlogEvent, BinlogPosition, InstanceState, LogServer, ServerError,
+    ServerFacts, ServerKind, TableName,
 };
 pub use table::{TableOptions, TableReport, tables, tables_watched};
 pub use unpack::{UnpackError, Unpacked, unpack, unpack_at_most};

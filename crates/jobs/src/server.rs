@@ -99,6 +99,27 @@ pub trait LogServer: Send {
     fn binlog(&mut self) -> Result<Option<BinlogPosition>, ServerError> {
         Ok(None)
     }
+
+    /// The events of a binary log file from a position on, at most `count`. `None` if this connection does not read the binary log. Needs a
+    /// privilege: BINLOG MONITOR on MariaDB, REPLICATION SLAVE on MySQL.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    fn binlog_events(&mut self, file: &str, from: u64, count: u32) -> Result<Option<Vec<BinlogEvent>>, ServerError> {
+        let _ = (file, from, count);
+        Ok(None)
+    }
+}
+
+/// An event of the binary log, as `SHOW BINLOG EVENTS` prints it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BinlogEvent {
+    /// Its type, such as `Query`.
+    pub kind: String,
+    /// The position behind it.
+    pub end: u64,
+    /// What it says.
+    pub info: String,
 }
 
 /// The message to refuse with if the server works on another directory than `datadir`.

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use format::Lsn;
-use jobs::{ServerError, ServerFacts};
+use jobs::{BinlogEvent, ServerError, ServerFacts};
 use mysql::prelude::{FromRow, Queryable};
 use mysql::{Conn, Error, OptsBuilder};
 
@@ -175,6 +175,20 @@ impl Connection {
         let named = directories.iter().map(|name| Ok(((*name).to_owned(), PathBuf::from(self.variable(name)?))));
         let directories = named.collect::<Result<_, _>>()?;
         Ok(ServerFacts { version, system_files, directories, cipher: String::new() })
+    }
+
+    /// Events of a binary log file.
+    pub fn binlog_events(&mut self, file: &str, from: u64, count: u32) -> Result<Vec<BinlogEvent>, ServerError> {
+        let file = file.replace('\'', "''");
+        let rows: Vec<mysql::Row> =
+            self.ask_all(&format!("SHOW BINLOG EVENTS IN '{file}' FROM {from} LIMIT {count}"))?;
+        // The columns: file, position, type, server, position behind it, what it says.
+        let event = |row: &mysql::Row| {
+            let text = |column: usize| row.get::<Option<Vec<u8>>, _>(column).flatten();
+            let text = |column: usize| text(column).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+            Some(BinlogEvent { kind: text(2)?, end: row.get(4)?, info: text(5).unwrap_or_default() })
+        };
+        Ok(rows.iter().filter_map(event).collect())
     }
 
     /// A system variable; empty if it has no value.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use format::{Lsn, SpaceId};
 use jobs::{
-    BackupMoment, BackupServer, BackupStage, BinlogPosition, InstanceState, LogServer, ServerError, ServerFacts,
-    TableName,
+    BackupMoment, BackupServer, BackupStage, BinlogEvent, BinlogPosition, InstanceState, LogServer, ServerError,
+    ServerFacts, TableName,
 };
 
 use crate::connection::Connection;
@@ -54,6 +54,10 @@ impl LogServer for MariaDb {
 
     fn binlog(&mut self) -> Result<Option<BinlogPosition>, ServerError> {
         self.binlog_position()
+    }
+
+    fn binlog_events(&mut self, file: &str, from: u64, count: u32) -> Result<Option<Vec<BinlogEvent>>, ServerError> {
+        self.connection.binlog_events(file, from, count).map(Some)
     }
 }
 

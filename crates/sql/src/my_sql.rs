@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use format::{Lsn, SpaceId};
 use jobs::{
-    BackupMoment, BackupServer, BackupStage, BinlogPosition, InstanceState, LogServer, ServerError, ServerFacts,
-    TableName,
+    BackupMoment, BackupServer, BackupStage, BinlogEvent, BinlogPosition, InstanceState, LogServer, ServerError,
+    ServerFacts, TableName,
 };
 use serde_json::Value;
 
@@ -75,6 +75,10 @@ impl LogServer for MySql {
         };
         // The columns: file, position, two lists of databases, the GTIDs executed.
         Ok(Some(BinlogPosition { file, position, gtid: text(4).unwrap_or_default().replace('\n', "") }))
+    }
+
+    fn binlog_events(&mut self, file: &str, from: u64, count: u32) -> Result<Option<Vec<BinlogEvent>>, ServerError> {
+        self.connection.binlog_events(file, from, count).map(Some)
     }
 }
 

@@ -3,10 +3,13 @@
 
 mod backup;
 mod check;
+mod civil;
 mod info;
 mod keys;
 mod manual;
+mod moment;
 mod output;
+mod posix_zone;
 mod reading;
 mod recover;
 mod redo;
@@ -15,6 +18,7 @@ mod server;
 mod sizes;
 mod table;
 mod unpack;
+mod zone;
 
 use std::ffi::OsString;
 

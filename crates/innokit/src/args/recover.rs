@@ -1,11 +1,11 @@
 //! `innokit recover`.
 
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{ArgGroup, Args};
 
 use super::keys::key_file;
+use super::moment::Moment;
 use super::sizes::bytes;
 
 pub(super) const RECOVER_EXAMPLES: &str = "\
@@ -27,40 +27,19 @@ Exit status:
   2  it could not be done";
 
 /// Where a recovery ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Until {
     /// At an LSN.
     Lsn(u64),
     /// Where the archive was at a time.
-    Time(SystemTime),
+    Time(Moment),
 }
 
 pub(super) fn until(text: &str) -> Result<Until, String> {
-    let lsn = text.parse().map(Until::Lsn).ok();
-    let says = "an LSN, or a time in UTC such as 2026-11-23T20:15:00";
-    lsn.or_else(|| time(text).map(Until::Time)).ok_or_else(|| says.to_owned())
-}
-
-/// `2026-11-23T20:15:00`, with a space instead of the T, or with a Z at the end.
-fn time(text: &str) -> Option<SystemTime> {
-    let (date, clock) = text.trim_end_matches('Z').split_once(['T', ' '])?;
-    let numbers = |text: &str, mark: char| -> Option<[u64; 3]> {
-        let is_number = |part: &str| part.len() >= 2 && part.bytes().all(|byte| byte.is_ascii_digit());
-        let parts: Vec<&str> = text.split(mark).collect();
-        let parts: [&str; 3] =
-            parts.try_into().ok().filter(|parts: &[&str; 3]| parts.iter().all(|part| is_number(part)))?;
-        let [first, second, third] = parts.map(|part| part.parse().ok());
-        Some([first?, second?, third?])
-    };
-    let ([year, month, day], [hour, minute, second]) = (numbers(date, '-')?, numbers(clock, ':')?);
-    let is_valid = (1970..10_000).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
-    if !is_valid || hour > 23 || minute > 59 || second > 60 {
-        return None;
+    match text.parse() {
+        Ok(lsn) => Ok(Until::Lsn(lsn)),
+        Err(_) => Moment::parse(text).map(Until::Time),
     }
-    // Years start in March here, so that the leap day comes last.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468;
-    UNIX_EPOCH.checked_add(Duration::from_secs(days * 86_400 + hour * 3600 + minute * 60 + second))
 }
 
 /// Options of `recover`.
@@ -94,9 +73,19 @@ pub struct RecoverArgs {
     pub dry_run: bool,
 
     /// Stop at this LSN, as if the server had crashed there, and discard the rest of the log. Refused if a file is already newer. With
-    /// --redo it may be a time in UTC (2026-11-23T20:15:00): what the archive had by then.
+    /// --redo it may be a time: what the archive had by then. Behind the time may stand an offset (+01:00), a zone (Europe/Berlin) or the
+    /// word local; without one it is UTC.
     #[arg(long, value_name = "LSN|TIME", value_parser = until)]
     pub until: Option<Until>,
+
+    /// Refuse if the archive may lack something that was committed before the time of --until. Otherwise the report says so.
+    #[arg(long, requires = "until")]
+    pub require_until: bool,
+
+    /// With --redo: leave tables of engines without redo (Aria, MyISAM, CSV) as they are in the backup, although rows were, or may have been,
+    /// written to them since. Otherwise that is refused.
+    #[arg(long, requires = "redo")]
+    pub stale_tables: bool,
 
     /// An archive of the redo log (`innokit redo archive`) to read from the base copy's checkpoint on, instead of the log in DATADIR: a base
     /// copy is recovered to the archive's end, or to --until. With --increment it continues the last of them.
@@ -134,23 +123,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_as_they_are_written() {
-        let seconds = |text| time(text)?.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs());
-        let cases = [
-            ("1970-01-01T00:00:00", 0),
-            ("2000-02-29 23:59:59", 951_868_799),
-            ("2000-03-01T00:00:00Z", 951_868_800),
-            ("2026-11-23T20:15:00", 1_795_464_900),
-            ("2100-12-31T12:00:00", 4_133_937_600),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(seconds(text), Some(expected), "{text}");
-        }
-        for text in
-            ["2026-11-23", "2026-13-01T00:00:00", "2026-11-23T24:00:00", "1969-12-31T23:59:59", "x", "2026-11-23T20:15"]
-        {
-            assert_eq!((seconds(text), until(text).is_err()), (None, true), "{text}");
-        }
+    fn a_number_is_an_lsn_and_anything_else_a_time() {
         assert_eq!(until("80703969"), Ok(Until::Lsn(80_703_969)));
+        assert!(matches!(until("2026-11-23T20:15:00"), Ok(Until::Time(_))));
+        assert!(until("80703969x").is_err_and(|error| error.contains("an LSN, or a time")));
     }
 }

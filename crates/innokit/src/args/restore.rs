@@ -17,7 +17,7 @@ Examples:
   innokit restore full.xb.zst --to /var/lib/mysql --owner mysql            a stream or a tar archive
   innokit restore /backup/sun --increment /backup/mon --increment /backup/tue --to /srv/restored           and what changed since
   innokit restore /backup/monday --redo /backup/redo --until 80703969 --to /srv/restored   as of an LSN since then
-  innokit restore /backup/monday --redo /backup/redo --until 2026-11-23T20:15:00 --to /srv/restored
+  innokit restore /backup/monday --redo /backup/redo --until 2026-11-23T20:15:00+01:00 --to /srv/restored
 
 The files of a backup that innokit took are compared with its manifest. The backup itself is only read, unless --move is given.
 
@@ -60,9 +60,19 @@ pub struct RestoreArgs {
     #[arg(long, value_name = "DIR")]
     pub redo: Option<PathBuf>,
 
-    /// The moment to restore: an LSN, or a time in UTC (2026-11-23T20:15:00), since the end of the backup.
+    /// The moment to restore, since the end of the backup: an LSN or a time. Behind the time may stand an offset (+01:00), a zone
+    /// (Europe/Berlin) or the word local; without one it is UTC.
     #[arg(long, value_name = "LSN|TIME", value_parser = until, requires = "redo")]
     pub until: Option<Until>,
+
+    /// Refuse if the archive may lack something that was committed before the time of --until. Otherwise the report says so.
+    #[arg(long, requires = "until")]
+    pub require_until: bool,
+
+    /// With --redo: leave tables of engines without redo (Aria, MyISAM, CSV) as they are in the backup, although rows were, or may have been,
+    /// written to them since. Otherwise that is refused.
+    #[arg(long, requires = "redo")]
+    pub stale_tables: bool,
 
     /// Memory to work in, at least 64M. If the redo does not fit, the log is read several times.
     #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "512M")]

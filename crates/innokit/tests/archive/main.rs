@@ -14,4 +14,7 @@ mod archive_mysql;
 #[cfg(feature = "sql")]
 mod moments;
 #[cfg(feature = "sql")]
+mod other_engines;
+#[cfg(feature = "sql")]
 mod replica;
+mod zones;

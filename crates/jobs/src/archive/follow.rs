@@ -43,6 +43,11 @@ pub(super) trait Follow {
     /// The end of the log, as last seen.
     fn seen(&self) -> Option<Lsn>;
 
+    /// Whether `seen` comes from the last look.
+    fn has_seen_end(&self) -> bool {
+        true
+    }
+
     /// Whether everything the log holds before `target` is archived.
     fn has_reached(&self, target: Lsn) -> bool;
 
@@ -75,6 +80,8 @@ pub(super) struct Follower {
     pub gaps: u64,
     /// The end of the last walk that was not cut off.
     pub seen: Option<Lsn>,
+    /// The last walk was cut off.
+    pub was_cut: bool,
     pub rest: Option<Rest>,
     pub unproven: Option<Unproven>,
 }
@@ -102,6 +109,10 @@ impl Follow for Follower {
 
     fn seen(&self) -> Option<Lsn> {
         self.seen
+    }
+
+    fn has_seen_end(&self) -> bool {
+        !self.was_cut
     }
 
     fn has_reached(&self, target: Lsn) -> bool {
@@ -145,6 +156,7 @@ impl Follow for Follower {
             // Everything before a checkpoint was durable when the checkpoint was written, so it cannot be half written.
             return self.start_over(&Gap::Overwritten { checkpoint: before.lsn });
         }
+        self.was_cut = walk.is_cut();
         self.seen = (!walk.is_cut()).then_some(walk.end()).or(self.seen);
         let (proven, rested) = match flushed {
             Some(flushed) => (flushed, Lsn(0)),

@@ -11,6 +11,7 @@
 //! Sketch: a busy server writes 10 MB/s. Ten looks a second take 1 MB each: two reads from the page cache, a walk of 5,000
 //! mini-transactions (1 ms), one write and one sync.
 
+mod beyond;
 mod error;
 mod follow;
 mod gap;
@@ -25,6 +26,7 @@ mod stored;
 mod verify;
 mod writer;
 
+use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -37,12 +39,15 @@ use flow::durable::remove_file;
 use flow::lock::{Sharing, try_lock};
 use format::Lsn;
 
+use self::beyond::Watch;
+pub(crate) use self::beyond::{Besides, besides};
+pub use self::beyond::{Beyond, BeyondKind};
 pub use self::error::ArchiveError;
 use self::error::{Result, failed};
 use self::follow::{Follow, Follower, Look, begin};
 use self::gap::Gap;
 use self::live::LiveLog;
-use self::marks::Marks;
+use self::marks::{Marks, Standing, now_micros};
 pub(crate) use self::marks::{gtid_at, last_marks, mark_at};
 pub(crate) use self::mysql::StoredBlocks;
 use self::name::list;
@@ -106,17 +111,31 @@ pub fn archive_beside(
     let follower = &mut *follower;
     let mut run = Run { options, status: ArchiveStatus::default(), tell };
     run.tell_status(follower);
+    let mut watch = Watch::open(dir, run.status.timeline)?;
+    if run.status.gaps > 0 {
+        watch.forget();
+    }
     let mut target = None;
+    let mut ends = Ends::default();
     while !stop::is_told(stop) {
+        let begun = now_micros();
         // Ask before reading the log: then everything up to this LSN is in the log by the time it is read.
         let flushed = server.as_deref_mut().map(LogServer::flushed_lsn).transpose()?;
         let look = follower.look(flushed)?;
         if look == Look::Gap {
             run.tell_gap(follower);
             target = None;
+            ends = Ends::default();
+            watch.forget();
         }
         run.tell_status(follower);
-        marks.note(run.status.timeline, follower.at(), &mut || binlog_of(&mut server))?;
+        ends.note(
+            begun,
+            flushed.or_else(|| follower.seen().filter(|_| look != Look::More && follower.has_seen_end())),
+            follower,
+        );
+        let at = run.standing(follower, &ends);
+        marks.note(at, &mut || watched(&mut server, &mut watch, at))?;
         target = target.or(flushed).or(follower.seen());
         let is_done = match options.until {
             ArchiveUntil::Stopped => false,
@@ -130,8 +149,19 @@ pub fn archive_beside(
             nap(options.poll, stop);
         }
     }
-    marks.note_last(run.status.timeline, follower.at(), &mut || binlog_of(&mut server))?;
+    let at = run.standing(follower, &ends);
+    marks.note_last(at, &mut || watched(&mut server, &mut watch, at))?;
     Ok(run.status)
+}
+
+/// Where the binary log is now, after everything up to there that is in no redo was noted.
+fn watched(server: &mut Option<&mut dyn LogServer>, watch: &mut Watch, at: Standing) -> Result<Option<BinlogPosition>> {
+    let asked = now_micros();
+    let binlog = binlog_of(server)?;
+    if let (Some(server), Some(binlog)) = (server.as_deref_mut(), &binlog) {
+        watch.look(server, binlog, (at.timeline, at.lsn, asked))?;
+    }
+    Ok(binlog)
 }
 
 /// Where the binary log is now. Asked after the log is read, so that everything archived is before this position. An account without the
@@ -143,6 +173,33 @@ fn binlog_of(server: &mut Option<&mut dyn LogServer>) -> Result<Option<BinlogPos
     }
 }
 
+/// Ends of the log that the archive has yet to reach, each with the time at which its look began, oldest first.
+#[derive(Debug, Default)]
+struct Ends {
+    ahead: VecDeque<(u64, Lsn)>,
+    /// The log's end at this time, in microseconds since 1970, is archived.
+    complete: Option<u64>,
+}
+
+impl Ends {
+    /// Looks a second, times the seconds that an archiver may be behind. Without the oldest ones, less is known, but nothing wrong.
+    const AHEAD_MAX: usize = 10_000;
+
+    /// `end`: the log's end, if this look has seen it.
+    fn note(&mut self, begun: u64, end: Option<Lsn>, follower: &dyn Follow) {
+        self.ahead.extend(end.map(|end| (begun, end)));
+        // A follower that has not seen the log's end this time may judge by the end that it saw before.
+        let has_reached = |end: Lsn| follower.has_reached(end) && (follower.has_seen_end() || follower.at() >= end);
+        while let Some((begun, _)) = self.ahead.front().filter(|(_, end)| has_reached(*end)) {
+            self.complete = Some(*begun);
+            self.ahead.pop_front();
+        }
+        if self.ahead.len() > Self::AHEAD_MAX {
+            self.ahead.pop_front();
+        }
+    }
+}
+
 /// The reports of one run.
 struct Run<'r> {
     options: &'r ArchiveOptions,
@@ -151,6 +208,10 @@ struct Run<'r> {
 }
 
 impl Run<'_> {
+    fn standing(&self, follower: &dyn Follow, ends: &Ends) -> Standing {
+        Standing { timeline: self.status.timeline, lsn: follower.at(), complete: ends.complete }
+    }
+
     fn tell_status(&mut self, follower: &mut dyn Follow) {
         for unlogged in follower.take_unlogged() {
             (self.tell)(&ArchiveEvent::Unlogged(&unlogged));
@@ -190,6 +251,7 @@ fn start(
         mtrs: 0,
         gaps: 0,
         seen: None,
+        was_cut: true,
         rest: None,
         unproven: None,
     };

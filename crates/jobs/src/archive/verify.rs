@@ -39,13 +39,21 @@ pub struct ArchiveMark {
     pub timeline: u32,
     /// The archive's end at that time.
     pub lsn: u64,
+    /// Everything that the log held by this time, in microseconds since 1970, is before `lsn`. `None` if that is not known.
+    pub complete_us: Option<u64>,
     /// The binary log position, if the server was asked: everything committed before `lsn` is in the binary log before it.
     pub binlog: Option<BinlogPosition>,
 }
 
 impl ArchiveMark {
     fn of(mark: Mark) -> Self {
-        Self { at_us: mark.micros, timeline: mark.timeline, lsn: mark.lsn.0, binlog: mark.binlog }
+        Self {
+            at_us: mark.micros,
+            timeline: mark.timeline,
+            lsn: mark.lsn.0,
+            complete_us: mark.complete,
+            binlog: mark.binlog,
+        }
     }
 }
 

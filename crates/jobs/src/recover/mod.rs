@@ -53,6 +53,7 @@ mod plan;
 mod planning;
 mod prefetch;
 mod reach;
+mod reached;
 mod recovered;
 mod reduced_files;
 mod rest;
@@ -61,6 +62,7 @@ mod shadow;
 mod simulated;
 mod some;
 mod space;
+mod stale;
 mod stretches;
 mod survey;
 mod system;
@@ -106,6 +108,7 @@ pub(crate) use self::place::is_free;
 use self::place::{Copying, Lock};
 use self::prefetch::Prefetcher;
 use self::reach::Reach;
+pub use self::reached::ReachedMoment;
 pub use self::recovered::Recovered;
 use self::run::{Run, Writing, mark_closed, open_log};
 pub use self::shadow::SHADOW_NAME;
@@ -125,6 +128,7 @@ pub use self::walk::walk as walk_datadir;
 use self::wanted::Wanted;
 use crate::binlog_at::binlog_at;
 use crate::manifest;
+use crate::replica;
 use crate::source::log_name::{LOG, REDO_DIR};
 use crate::source::redo_log::copied_log;
 
@@ -149,16 +153,24 @@ pub(crate) fn recover_own(datadir: &Path, options: &RecoverOptions) -> Result<Re
     if let Some(time) = options.until_time {
         return recover_own(datadir, &with_lsn_of(time, options)?);
     }
+    let besides =
+        options.redo.as_ref().map(|redo| stale::judge(datadir, redo, options)).transpose()?.unwrap_or_default();
     let done = if options.increments.is_empty() {
         increment_marker::refuse(datadir)?;
         recover_one(datadir, options)?
     } else {
         with_increments(datadir, options)?
     };
+    let done = Recovered { moment: options.moment, not_in_redo: besides.missing, ..done };
     let Some(redo) = options.redo.as_ref().filter(|_| !options.dry_run) else { return Ok(done) };
     let place = options.to.as_deref().unwrap_or(datadir);
-    let binlog = binlog_at(place, &options.keys.read()?, Some((redo, Lsn(done.end_lsn))));
-    Ok(Recovered { binlog, ..done })
+    let (before, version) = (besides.backup.as_ref(), besides.server_version.as_deref());
+    let noted = binlog_at(place, &options.keys.read()?, Some((redo, Lsn(done.end_lsn))));
+    let is_mysql = replica::is_mysql(place);
+    // MySQL 8 notes no position with its commits, but the server on the copy knows its transactions.
+    let binlog = if is_mysql { noted } else { replica::later(noted, before) };
+    let replica = replica::State { at: binlog.as_ref(), before, version }.statements(is_mysql);
+    Ok(Recovered { binlog, replica, ..done })
 }
 
 /// Recovers a datadir, or prepares a backup as it is.

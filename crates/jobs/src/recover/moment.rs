@@ -1,7 +1,7 @@
 //! Points in an archive of the redo log: the LSN for a time, and whether the archive reaches it.
 
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use format::keyring::KeyStore;
 
@@ -9,6 +9,7 @@ use super::budget::Budget;
 use super::error::{Result, refused};
 use super::log::RedoLog;
 use super::options::RecoverOptions;
+use super::reached::ReachedMoment;
 use super::shadow::SHADOW_NAME;
 use super::wanted::Wanted;
 use crate::archive::mark_at;
@@ -18,9 +19,23 @@ pub(super) fn with_lsn_of(time: SystemTime, options: &RecoverOptions) -> Result<
     let Some(redo) = &options.redo else {
         return refused("only an archive of the redo log knows times (--redo): give an LSN instead");
     };
-    let mark = mark_at(redo, time).or_else(|error| refused(error.to_string()))?;
+    let (mark, complete_us) = mark_at(redo, time).or_else(|error| refused(error.to_string()))?;
+    let until_us = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
+    let until_us = u64::try_from(until_us).unwrap_or(u64::MAX);
+    if options.require_until && complete_us.is_none_or(|complete| complete < until_us) {
+        let known = complete_us.map_or_else(
+            || "does not say up to which time it is complete".to_owned(),
+            |complete| format!("is complete only up to {:.6} s before it", (until_us - complete) as f64 / 1e6),
+        );
+        return refused(format!(
+            "{}: the archive {known} (--require-until): leave out --require-until to restore that, at LSN {}, or give a later time",
+            redo.display(),
+            mark.lsn
+        ));
+    }
+    let moment = Some(ReachedMoment { until_us, mark_us: mark.micros, complete_us });
     let redo_timeline = Some(mark.timeline);
-    Ok(RecoverOptions { until: Some(mark.lsn), until_time: None, redo_timeline, ..options.clone() })
+    Ok(RecoverOptions { until: Some(mark.lsn), until_time: None, redo_timeline, moment, ..options.clone() })
 }
 
 /// The tag of the shadow file that an interrupted run may have left in the datadir. That run had no archive, so it is the tag of the

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use format::Lsn;
 
+use super::reached::ReachedMoment;
 use super::tuning::Tuning;
 use crate::source::keys::KeyFiles;
 
@@ -37,6 +38,13 @@ pub struct RecoverOptions {
     pub redo_timeline: Option<u32>,
     /// Instead of `until`: end at the LSN that the archive's marks give for this time.
     pub until_time: Option<SystemTime>,
+    /// Fail if the archive may lack something that was committed before `until_time`.
+    pub require_until: bool,
+    /// Recover to a moment of the archive although rows of tables without redo were, or may have been, written after the base copy.
+    pub stale_tables: bool,
+    /// What `until_time` became.
+    #[doc(hidden)]
+    pub moment: Option<ReachedMoment>,
     /// Name the pages that the log changes in `ib_buffer_pool`, so that the server loads them when it starts.
     pub warm: bool,
     /// Keys of encrypted logs and tablespaces.
@@ -65,6 +73,9 @@ impl Default for RecoverOptions {
             redo: None,
             redo_timeline: None,
             until_time: None,
+            require_until: false,
+            stale_tables: false,
+            moment: None,
             warm: true,
             keys,
             memory,

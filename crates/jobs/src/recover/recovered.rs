@@ -4,7 +4,9 @@ use super::apply::Counts;
 use super::files::Done;
 use super::increments::Increment;
 use super::plan::RecoverPlan;
+use super::reached::ReachedMoment;
 use super::waiting::Waiting;
+use crate::archive::Beyond;
 use crate::server::BinlogPosition;
 
 /// What was done, or would be in a dry run.
@@ -57,6 +59,13 @@ pub struct Recovered {
     pub files_compared: u64,
     /// With an archive of the redo log: the binary log position after the last commit in the datadir.
     pub binlog: Option<BinlogPosition>,
+    /// With an archive of the redo log: the statements that make a server on the datadir a replica of the server that it came from.
+    pub replica: Vec<String>,
+    /// With an archive whose archiver read the binary log: what the server did since the base copy that is in no redo, and so not in the
+    /// datadir.
+    pub not_in_redo: Vec<Beyond>,
+    /// With a time to recover to: how much of what was committed before it is there.
+    pub moment: Option<ReachedMoment>,
 }
 
 impl Recovered {
@@ -112,6 +121,9 @@ impl Recovered {
             increments: Vec::new(),
             files_compared: 0,
             binlog: None,
+            replica: Vec::new(),
+            not_in_redo: Vec::new(),
+            moment: None,
         }
     }
 }

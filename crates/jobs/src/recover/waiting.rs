@@ -6,6 +6,9 @@
 //! that begins after the last commit gets the transaction from its primary once more. So it counts as not committed: it becomes active, and the
 //! server rolls it back. Transactions that a user prepared (`XA PREPARE`) stay prepared.
 //!
+//! A datadir that is no backup is where its server goes on, with its own binary log: there they wait on, and the report says so, because a
+//! server on a copy without that log does not start.
+//!
 //! A backup of xtrabackup does have the binary log that the server was writing, so that the server can ask it (PXB-1770): there they wait on.
 
 use std::collections::BTreeSet;
@@ -29,13 +32,12 @@ pub struct Waiting {
     pub left: u64,
     /// Still prepared, because the backup has the binary log in which the server looks.
     pub for_server: u64,
+    /// Still prepared in a datadir that is no backup: the server finds its own binary log, unless that was left behind.
+    pub for_own_log: u64,
 }
 
 /// Gives up waiting where the binary log is no part of the copy. `work` has applied the log.
 pub(super) fn give_up(datadir: &Path, log: &RedoLog, work: &mut Work<'_>, keys: &KeyStore) -> Result<Waiting> {
-    if log.backup.is_none() && log.base_end().is_none() {
-        return Ok(Waiting::default());
-    }
     // Undo logs that cannot be read are the server's to report: it cannot start without them either.
     let waiting = waiting_for_binlog_in(datadir, keys).unwrap_or_default();
     let pages: BTreeSet<PageId> = waiting.iter().map(|(page, _)| *page).collect();
@@ -46,10 +48,13 @@ pub(super) fn give_up(datadir: &Path, log: &RedoLog, work: &mut Work<'_>, keys: 
         let of = waiting.iter().filter(|(page, _)| is_one(page));
         of.map(|(_, transaction)| *transaction).collect::<BTreeSet<u64>>().len() as u64
     };
+    if log.backup.is_none() && log.base_end().is_none() {
+        return Ok(Waiting { for_own_log: transactions(&|_| true), ..Waiting::default() });
+    }
     if log.is_of_xtrabackup() && !binlogs::of(datadir)?.is_empty() {
         return Ok(Waiting { for_server: transactions(&|_| true), ..Waiting::default() });
     }
     let left = work.give_up_waiting(&pages)?;
     let (given_up, left) = (transactions(&|page| !left.contains(page)), transactions(&|page| left.contains(page)));
-    Ok(Waiting { given_up, left, for_server: 0 })
+    Ok(Waiting { given_up, left, ..Waiting::default() })
 }

@@ -29,6 +29,7 @@ use crate::recover::{
     RecoverError, RecoverOptions, Recovered, discard, is_free, occupied, prove_archive, recover, recover_own,
     refuse_outside, refuse_unfinished, settle_links, walk_datadir,
 };
+use crate::replica::{State, is_mysql};
 use crate::server::BinlogPosition;
 use crate::source::crc32c::FileSums;
 use crate::source::keys::KeyFiles;
@@ -75,6 +76,8 @@ pub struct Restored {
     /// The binary log position of this state: from the backup, or else the one that MariaDB stored with the last commit in the datadir. The
     /// datadir has nothing from behind that position.
     pub binlog: Option<BinlogPosition>,
+    /// The statements that make a server on the datadir a replica of the server that was backed up. Empty if it wrote no binary log.
+    pub replica: Vec<String>,
 }
 
 /// Restores `backup`, a directory or an archive, into a datadir.
@@ -104,8 +107,14 @@ fn finished(datadir: &Path, restored: Restored, options: &RestoreOptions) -> Res
     if !options.recover.outside {
         settle_links(datadir)?;
     }
+    let replica = if options.recover.redo.is_some() {
+        restored.recovered.replica.clone()
+    } else {
+        let (at, version) = (binlog.as_ref(), restored.server_version.as_deref());
+        State { at, before: None, version }.statements(is_mysql(datadir))
+    };
     let (files, bytes) = give(datadir, options.owner)?;
-    Ok(Restored { binlog, files, bytes, ..restored })
+    Ok(Restored { binlog, replica, files, bytes, ..restored })
 }
 
 /// Only root can give files to another user. Checked first, because a restore takes long and would fail only at its end.
