@@ -1,5 +1,5 @@
 # What a contributor runs. Each target installs what it needs (Debian, as root; other systems: see README.md).
-.PHONY: demo test test-ecosystem fetch wheel test-wheel test-arm test-nodes soak fuzz lint bench servers readers cloud fixtures datadirs dist test-dist
+.PHONY: demo test quick test-ecosystem fetch wheel test-wheel test-arm test-nodes soak fuzz lint bench servers readers cloud fixtures datadirs dist test-dist
 
 CARGO ?= cargo
 DATADIRS ?= target/datadirs
@@ -12,7 +12,10 @@ demo: ## build innokit and let it find a planted damage in real tablespaces of b
 	$(CARGO) run --quiet --profile demo -p innokit -- demo
 
 test: servers readers cloud datadirs ## every test of the Rust crates; those that read what real servers wrote run here only (`cargo test` runs the others)
-	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) RUST_TEST_THREADS=$(THREADS) $(CARGO) test --workspace --features $(FEATURES) --no-fail-fast
+	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) RUST_TEST_THREADS=$(THREADS) scripts/test.sh $(FEATURES)
+
+quick: ## the tests of what differs from main, without servers; says what it leaves out
+	FEATURES=$(FEATURES) scripts/quick.sh
 
 test-ecosystem: servers cloud datadirs ## the Python package with pyarrow, Polars, DuckDB, pandas, Spark, Ray and Daft
 	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) scripts/test-ecosystem.sh

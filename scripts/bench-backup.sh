@@ -10,6 +10,8 @@
 #   cost     transactions per second during a backup
 #   archive  transactions per second while the archiver runs
 set -euo pipefail
+# What is measured waits for the disk, as in production.
+export SERVER_SYNC=1
 
 here="$(cd "$(dirname "$0")" && pwd -P)"
 readonly here repository="${here%/*}"

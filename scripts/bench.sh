@@ -10,6 +10,8 @@
 # INNOKIT names another binary: `rows` compares Parquet too where it is built with that feature.
 # shellcheck disable=SC2016 # backticks are Markdown here
 set -euo pipefail
+# What is measured waits for the disk, as in production.
+export SERVER_SYNC=1
 
 here="$(cd "$(dirname "$0")" && pwd -P)"
 readonly here repository="${here%/*}"

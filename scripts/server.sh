@@ -15,6 +15,8 @@
 # KIND is mysql (9.7), mysql80 (8.0.15), mariadb (10.11), mariadb105, mariadb114 or mariadb118. mysql80 has no programs besides the server,
 # mariadb114 few.
 #
+# SERVER_SYNC=1: the server waits for the disk, as it does in production. Tests do without.
+#
 # A server listens on a socket in /tmp only and is stopped by its pid. What belongs to running it (options, pid, log) lies
 # beside the datadir in .NAME.server, so that the datadir holds nothing but the server's own files.
 # Exit status: 0 done, 2 failed; `sql`, `innochecksum` and `tool` pass on the program's own.
@@ -47,6 +49,11 @@ readonly via=("$candidate" --library-path "${libraries[0]}:$tree/usr/lib")
 share="$tree/usr/share/mysql"
 [ -d "$share" ] || share="$tree/usr/share/mariadb"
 readonly share
+
+# Servers of tests do not sync: see scripts/nosync.c. SERVER_SYNC=1, for benches, has them do it.
+served=("${via[@]}")
+[ -n "${SERVER_SYNC:-}" ] || [ ! -e "$root/nosync.so" ] || served+=(--preload "$root/nosync.so")
+readonly served
 
 program() {
     local name="$1" dir
@@ -164,11 +171,25 @@ mariadb_system_tables() {
         "$share/maria_add_gis_sp_bootstrap.sql"
 }
 
-# MySQL takes seconds to make a datadir, so it makes one for each set of options, and the others are copies. Only their UUIDs must differ:
-# the server makes a new one when it starts without.
+# Nothing reads a new datadir before the server that makes it has exited, so it need not sync.
 make_mysql() {
-    local kept='' sum
-    # With paths among them they are one caller's: nobody would ask for the same datadir again.
+    "${served[@]}" "$(program mysqld)" "${options[@]}" --innodb-flush-method=nosync --initialize-insecure \
+        >"$control/log" 2>&1 </dev/null ||
+        fail "MySQL could not make $datadir"
+}
+
+make_mariadb() {
+    mariadb_system_tables | "${served[@]}" "$(program mariadbd)" "${options[@]}" --bootstrap --silent-startup \
+        --log-warnings=0 --enforce-storage-engine= --net-buffer-length=16K >"$control/log" 2>&1 ||
+        fail "MariaDB could not make $datadir"
+}
+
+# Servers take seconds to make a datadir, so they make one for each set of options, and the others are copies. Only the UUIDs of MySQL must
+# differ: the server makes a new one when it starts without.
+make_datadir() {
+    local kept='' sum make=make_mariadb
+    ! is_mysql || make=make_mysql
+    # With paths among them they are one caller's: the same datadir is not asked for again.
     if [[ $* != */* ]]; then
         sum="${options[*]}"
         sum="${sum//"$datadir"/}"
@@ -179,10 +200,7 @@ make_mysql() {
         cp -a --sparse=always "$kept/." "$datadir"
         return
     fi
-    # Nothing reads the datadir before this server has exited, so it need not sync.
-    "${via[@]}" "$(program mysqld)" "${options[@]}" --innodb-flush-method=nosync --initialize-insecure \
-        >"$control/log" 2>&1 </dev/null ||
-        fail "MySQL could not make $datadir"
+    $make
     [ -n "$kept" ] || return 0
     # Others may be doing the same. The first to be done is in time for the next.
     mkdir -p "$tree/.datadirs"
@@ -198,13 +216,7 @@ do_init() {
     mkdir -p "$datadir" "$control"
     rm -f "$control/options" "$control/pid"
     server_options "$@"
-    if is_mysql; then
-        make_mysql "$@"
-    else
-        mariadb_system_tables | "${via[@]}" "$(program mariadbd)" "${options[@]}" --bootstrap --silent-startup \
-            --log-warnings=0 --enforce-storage-engine= --net-buffer-length=16K >"$control/log" 2>&1 ||
-            fail "MariaDB could not make $datadir"
-    fi
+    make_datadir "$@"
     if [ $# -gt 0 ]; then printf '%s\n' "$@" >"$control/options"; fi
 }
 
@@ -224,7 +236,7 @@ do_start() {
     server_options "$@"
     rm -f "$socket" "$socket.lock"
     # Its own session, so that the server survives the caller's terminal or job.
-    setsid "${via[@]}" "$(program "$name")" "${options[@]}" --skip-networking --socket="$socket" \
+    setsid "${served[@]}" "$(program "$name")" "${options[@]}" --skip-networking --socket="$socket" \
         --pid-file="$control/server.pid" >"$control/log" 2>&1 </dev/null 9>&- &
     pid=$!
     printf '%s\n' "$pid" >"$control/pid"
@@ -264,15 +276,23 @@ do_tool() {
     exec "${via[@]}" "$(program "$name")" "$@"
 }
 
+# scripts/test.sh says how long servers took.
+timed() {
+    local started=$EPOCHREALTIME
+    "$@"
+    [ -z "${INNOKIT_TIMES:-}" ] ||
+        printf '%s %s\n' "$(((${EPOCHREALTIME/[^0-9]/} - ${started/[^0-9]/}) / 1000))" "$action" >>"$INNOKIT_TIMES/servers"
+}
+
 case "$action" in
-    init) do_init "$@" ;;
-    start) do_start "$@" ;;
-    stop) do_stop "$@" ;;
+    init) timed do_init "$@" ;;
+    start) timed do_start "$@" ;;
+    stop) timed do_stop "$@" ;;
     kill9) do_kill9 "$@" ;;
     sql)
         locate "${1:-}"
         shift
-        client "$@"
+        timed client "$@"
         ;;
     socket)
         locate "${1:-}"

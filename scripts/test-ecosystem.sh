@@ -8,8 +8,7 @@
 # pandas 3 and pytest, `bare` has Polars, DuckDB and pytest but no pyarrow and no pandas, `cluster` has Spark, Ray and Daft with pandas 2.
 # `oldest` and `newest` are like `bare`, with Python 3.10 and with the newest one on this machine, in PATH or in pyenv, if they exist.
 # Spark needs Java 17 or later, which is installed if missing. Tests of buckets start an S3 server, which scripts/install-cloud.sh builds
-# with Go. The wheel is built with the profile and into the
-# target folder of `cargo test`, so that nothing is compiled twice; it is reinstalled on every run.
+# with Go. The wheel is built and tested by scripts/test-wheel.sh, then installed in each environment.
 # INNOKIT_DATADIRS: datadirs of scripts/make-datadirs.sh; the tests that read them, or start servers, run only if it is set.
 set -euo pipefail
 
@@ -56,11 +55,9 @@ done
 
 if [ "${1:-}" = --fetch ]; then exit 0; fi
 
-say "building the wheel"
-wheels="$CARGO_TARGET_DIR/wheels-test"
-rm -rf "$wheels"
-"$home/build/bin/maturin" build --quiet --locked --profile dev --manifest-path python/Cargo.toml --compatibility linux --out "$wheels"
-wheel=("$wheels"/innokit-*-abi3-*.whl)
+say "the wheel that users get, built without optimisation"
+scripts/test-wheel.sh quick
+wheel=("$CARGO_TARGET_DIR"/wheels-test/innokit-*-abi3-*.whl)
 for name in full bare cluster "${versions[@]}"; do
     "$home/$name/bin/pip" install --quiet --disable-pip-version-check --no-deps --force-reinstall "${wheel[0]}"
 done
@@ -68,7 +65,7 @@ done
 export INNOKIT_REPOSITORY="$PWD"
 if [ -n "${INNOKIT_DATADIRS:-}" ]; then
     say "building the program"
-    # As `make test-ecosystem` has built it for the tests of buckets, so that nothing is compiled twice.
+    # With the features of `make test`, so that nothing is compiled twice.
     "${CARGO:-cargo}" test --quiet --no-run --workspace --features innokit/parquet,innokit/sql,innokit/cloud --test cloud
     export INNOKIT_PROGRAM="$CARGO_TARGET_DIR/debug/innokit" # python -m innokit is compared with it
 fi
@@ -84,5 +81,3 @@ for name in "${versions[@]}"; do
     say "with Python $(cut -d ' ' -f 1 "$home/$name/.version")"
     "$home/$name/bin/python" -m pytest -q python/tests/test_without_pyarrow.py python/tests/test_polars.py python/tests/test_command.py "$@"
 done
-say "the wheel that users get"
-scripts/test-wheel.sh quick

@@ -8,7 +8,8 @@
 #   Debian's apt and root; without them this part is left out, and says so.
 # - Its library finds every libc symbol in glibc 2.31 too, if scripts/install-servers.sh has fetched a server with that version.
 #
-# quick: for .ci/run: built once, without optimisation, and only for this machine's processor; otherwise the same as the users' wheels.
+# quick: built once, without optimisation, and only for this machine's processor; otherwise the same as the users' wheels. It is kept in
+# target/wheels-test, where scripts/test-ecosystem.sh takes it from.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/debian.sh
@@ -175,7 +176,7 @@ print(platform.machine(), innokit.__version__)
 
 case "${1:-}" in
     "") [ "$(uname -m)" = aarch64 ] || architectures+=(aarch64) ;;
-    quick) export CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 ;;
+    quick) export INNOKIT_WHEEL_PROFILE=quick ;;
     *) die "no '$1': see this script's head" ;;
 esac
 if ! command -v zstd >/dev/null; then
@@ -194,4 +195,9 @@ old_glibc
 venv
 chroots
 [ ${#architectures[@]} = 1 ] || arm
+if [ "${1:-}" = quick ]; then
+    rm -rf "$target/wheels-test"
+    mkdir "$target/wheels-test"
+    cp "$wheel" "$target/wheels-test"
+fi
 rm -rf "$work"

@@ -5,6 +5,7 @@
 # The same commit gives the same bytes, wherever the clone is: the source is what git has of the commit, every date is the commit's, and
 # paths are mapped to fixed ones. scripts/test-wheel.sh tests that. The compilers must be the same. Needs Python and Rust; maturin and
 # Zig are fetched from PyPI into ${INNOKIT_SERVERS:-~/.cache/innokit}/ecosystem. Neither root nor a container. Safe to run again.
+# INNOKIT_WHEEL_PROFILE: the cargo profile, `release` if not set.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/debian.sh
@@ -52,7 +53,7 @@ build() {
         export RUSTFLAGS="$flags" "CFLAGS_${triple//-/_}=-ffile-prefix-map=$cargo_home=/cargo -ffile-prefix-map=$work=/build"
         export CARGO_INCREMENTAL=0 CARGO_TARGET_DIR="$work/build"
         # maturin finds Zig as a module of the first interpreter in PATH.
-        PATH="$home/build/bin:$PATH" maturin build --quiet --release --locked --zig --target "$triple" --compatibility "$tag" --out "$work/out"
+        PATH="$home/build/bin:$PATH" maturin build --quiet --profile "${INNOKIT_WHEEL_PROFILE:-release}" --locked --zig --target "$triple" --compatibility "$tag" --out "$work/out"
     )
 }
 
