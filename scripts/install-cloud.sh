@@ -2,7 +2,7 @@
 # Builds versitygw, an S3 server over a directory, and toxiproxy, which delays, cuts and breaks its connections for tests.
 #
 # They are Go modules of fixed versions, built into ${INNOKIT_SERVERS:-~/.cache/innokit}/cloud: no service, nothing of the host is changed,
-# no root. Needs Go. Safe to run again, and quick then.
+# no root. Go is installed from Debian if missing (as root). Safe to run again, and quick then.
 set -euo pipefail
 
 readonly root="${INNOKIT_SERVERS:-$HOME/.cache/innokit}"
@@ -18,7 +18,11 @@ main() {
     exec 9>"$root/.cloud.lock"
     flock 9 # two runs at once: the second finds the work done
     [ "$(cat "$tree/.stamp" 2>/dev/null)" = "$recipe" ] && return
-    command -v go >/dev/null || die "Go is needed to build the S3 server of the tests: install it (Debian: golang-go)"
+    if ! command -v go >/dev/null; then
+        [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || die "Go is needed to build the S3 server of the tests: install it (Debian: golang-go)"
+        say "installing golang-go"
+        apt-get -qq install golang-go >/dev/null || die "golang-go cannot be installed"
+    fi
     rm -rf "$tree.new"
     mkdir -p "$tree.new"
     say "building versitygw and toxiproxy"
