@@ -92,7 +92,7 @@ pub fn has_output() -> bool {
     !terminal::is_closed()
 }
 
-/// Answers a call whose standard output is closed (`>&-`): nothing is done, because nobody would learn of it. Returns the exit status.
+/// Answers a call whose standard output is closed (`>&-`): nothing is done, because its result would be lost. Returns the exit status.
 #[must_use]
 pub fn without_output() -> u8 {
     terminal::say(

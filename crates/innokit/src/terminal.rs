@@ -4,7 +4,7 @@
 //! passes through [`Shown`], which escapes what would steer a terminal: a forgotten [`shown`] at one name then costs nothing but a newline in
 //! a report. Only [`data`], which carries rows, SQL and streams to programs, leaves bytes as they are, unless it is a terminal.
 //!
-//! A line that could not be written is remembered, because whoever relies on the exit status must not take silence for "all well".
+//! A line that could not be written is remembered, because a caller that relies on the exit status must not take silence for "all well".
 
 use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, StderrLock, Stdout, Write};
@@ -36,7 +36,7 @@ pub fn data() -> Box<dyn Write + Send> {
     if stdout.is_terminal() { Box::new(Shown::new(Out(stdout), Form::Text)) } else { Box::new(Out(stdout)) }
 }
 
-/// Tells the operator something on standard error, on one line. If standard error is gone, nobody is left to tell, and the status still does.
+/// Tells the operator something on standard error, on one line. If standard error is gone, the status still tells.
 pub fn say(message: &str) {
     drop(writeln!(err(), "innokit: {}", shown(message)));
 }

@@ -1,6 +1,6 @@
 //! The door to files below a directory that came from elsewhere, or that another user can change.
 //!
-//! Names in manifests, logs, dictionaries, link files and archives are claims of whoever made the set, and `mysql` can put a link or a pipe
+//! Names in manifests, logs, dictionaries, link files and archives are claims by those who made the set, and `mysql` can put a link or a pipe
 //! in the place of any file of its datadir while root works there. So a name is opened beneath a handle of the directory, with no link at
 //! any of its components (`openat2`), never waits for the other end of a pipe, and must turn out to be a regular file. Owner and mode are
 //! set on the handle, because a path may lead elsewhere by then.
@@ -206,7 +206,7 @@ fn regular(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
 }
 
-/// Opens a file to read it, wherever a link leads, but never waits: opening a pipe that nobody writes to would. What is neither a file nor
+/// Opens a file to read it, wherever a link leads, but never waits: opening a pipe without a writer would. What is neither a file nor
 /// a directory nor a block device is refused.
 pub(crate) fn open_file(path: impl AsRef<Path>) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;

@@ -208,7 +208,7 @@ fn unless_stopped<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(stop: &A
     let kept = Arc::new(Mutex::new(Some(work)));
     let work = |kept: &Mutex<Option<_>>| kept.lock().unwrap_or_else(PoisonError::into_inner).take();
     let there = Arc::clone(&kept);
-    // Nobody listens any more if the caller has stopped.
+    // No one listens any more if the caller has stopped.
     let run = move || drop(work(&there).map(|work: F| send.send(work())));
     if thread::Builder::new().spawn(run).is_err() {
         return work(&kept).map(|work| work());

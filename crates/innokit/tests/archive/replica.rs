@@ -130,7 +130,7 @@ fn a_commit_that_waits_is_not_committed_in_a_copy(stall: &Stall) {
     // MySQL answers with its position only when no transaction is between the two phases, so the archiver does not ask.
     server.script("kill9", &[], "");
     assert!(!stalled.wait().expect("ended").success(), "{}: it is committed", stall.kind);
-    // A datadir of its own is no backup: its server decides, if it finds its binary log.
+    // A datadir is no backup: its server decides, if it finds its binary log.
     let own = server.run(&["recover", "--to", "own", "data"]);
     let says = ["prepared  1 transactions wait for the server's binary log", "--tc-heuristic-recover=ROLLBACK"];
     assert!(own.status == 0 && says.iter().all(|words| own.text.contains(words)), "{}{}", own.text, own.errors);

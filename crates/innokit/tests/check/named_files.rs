@@ -30,7 +30,7 @@ fn devices_pipes_and_links_are_never_replaced_by_metrics_or_a_map() {
         let run = written(&link);
         assert!(run.status == 2 && run.errors.contains("it is a symbolic link"), "{}", run.errors);
         assert!(link.is_symlink() && fs::read(&kept).expect("read") == b"kept");
-        // Nobody reads the pipe: that is an error, and no wait.
+        // No process reads the pipe: that is an error, and no wait.
         assert_eq!(written(&fifo).status, 2);
         assert!(fs::symlink_metadata(&fifo).expect("there").file_type().is_fifo());
     }

@@ -489,7 +489,7 @@ mod tests {
         assert_eq!(found(60, Some(&backup), Some((Lsn(120), Some(121)))), (vec![100, 120], true), "the LSN stayed");
         assert_eq!(found(60, Some(&backup), Some((Lsn(120), Some(120)))), (vec![100], true));
         assert_eq!(found(105, None, Some((Lsn(130), None))), (vec![100, 120], true), "by the LSN");
-        assert_eq!(found(60, Some(&backup), None), (vec![100, 120], false), "nobody was asked at the end");
+        assert_eq!(found(60, Some(&backup), None), (vec![100, 120], false), "no server was asked at the end");
         assert_eq!(found(40, Some(&backup), Some((Lsn(130), None))), (vec![100, 120], false), "not watched at first");
     }
 }

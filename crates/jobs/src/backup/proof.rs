@@ -1,5 +1,5 @@
 //! Looks into the tables that got indexes while they were copied. Their pages may all be sound although one index lacks entries: MySQL fills
-//! new indexes without redo. So these tables are recovered in copies of their own, and each index is compared with the rows.
+//! new indexes without redo. So these tables are recovered in copies, and each index is compared with the rows.
 
 use std::fs;
 use std::path::{Path, PathBuf};

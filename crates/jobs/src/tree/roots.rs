@@ -32,7 +32,7 @@ pub struct Root {
 #[derive(Debug, Clone, Default)]
 pub struct RootImage {
     len: usize,
-    /// Offset and bytes of what is not zero.
+    /// Offset and bytes of each part that is not all zeros.
     parts: Box<[(usize, Box<[u8]>)]>,
 }
 

@@ -76,7 +76,7 @@ impl<'c> Crew<'c> {
         Self { state: Mutex::new(state), changed: Condvar::new(), workers, leaves_min: leaves_min.max(1) }
     }
 
-    /// The lead of one worker, which it takes before its first tree. Workers that never start never lead, so nobody waits for them.
+    /// The lead of one worker, which it takes before its first tree. Workers that never start never lead, so no one waits for them.
     pub fn lead(&self) -> Lead<'_, 'c> {
         self.lock().leaders += 1;
         Lead { crew: self }
