@@ -8,8 +8,8 @@
 //!
 //! Jobs pass over much that they can do without: a file beside a table, a folder above it. If such a file is absent, the answer is the same
 //! as if it had never been there. If it cannot be read, the answer is unknown. So everything that reads files tells this module what the
-//! system refused ([`note`]), and each job asks at its end ([`noted`]): no verdict is sound, and none is damage, about a file with a fault
-//! of the environment. What may succeed a moment later is tried again first ([`again`]).
+//! system refused (`note`), and each job asks at its end (`noted`): no verdict is sound, and none is damage, about a file with a fault
+//! of the environment. What may succeed a moment later is tried again first (`again`).
 
 use std::error::Error;
 use std::io;
