@@ -379,7 +379,7 @@ fn whatever_is_done_to_a_backup_its_verification_tells() {
     );
     fs::remove_file(server.of("set/innokit.manifest.json")).expect("removed");
     let none = server.run(&["backup", "verify", "set"]);
-    assert!(none.status == 2 && none.errors.contains("reading the manifest"), "{}", none.errors);
+    assert!(none.status == 2 && none.errors.contains("no backup of innokit"), "{}", none.errors);
 }
 
 /// An LSN, and the row counts and checksums of the tables at that LSN.

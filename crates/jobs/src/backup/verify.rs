@@ -164,7 +164,7 @@ fn refuse_others(set: &Path) -> Result<()> {
     let path = set.display();
     let what = match BackupNotes::of(set) {
         Some(notes) => format!("a backup of {}, which lists no checksums of its files", notes.tool),
-        None => format!("no backup of innokit, which would have a {MANIFEST}"),
+        None => format!("no backup of innokit, which would have the file {MANIFEST}"),
     };
     refused(format!(
         "{path}: {what}: innokit check {path} verifies its pages, and innokit recover --dry-run {path} that its redo log is whole and fits"
