@@ -14,6 +14,7 @@
 use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -210,9 +211,22 @@ pub fn unread() -> Vec<String> {
     list().iter().map(sentence).collect()
 }
 
-/// Forgets what was noted about these paths and what is below them: they are read again.
-pub(crate) fn forget(paths: &[PathBuf]) {
-    list().retain(|noted| !paths.iter().any(|path| noted.missed.path.starts_with(path)));
+/// Jobs at work in a process that runs several, such as Python.
+static AT_WORK: AtomicUsize = AtomicUsize::new(0);
+
+/// A job on these paths begins. If no other is at work, what earlier ones could not read is forgotten; else only what is below its paths,
+/// since the others have not asked yet.
+pub(crate) fn begin(paths: &[PathBuf]) {
+    if AT_WORK.fetch_add(1, Ordering::AcqRel) == 0 {
+        list().clear();
+    } else {
+        list().retain(|noted| !paths.iter().any(|path| noted.missed.path.starts_with(path)));
+    }
+}
+
+/// A job that began has asked, and ends.
+pub(crate) fn end() {
+    AT_WORK.fetch_sub(1, Ordering::AcqRel);
 }
 
 #[cfg(test)]
@@ -275,7 +289,11 @@ mod tests {
         assert!(is_unread(bad) && of_file(bad).is_none(), "its other pages are judged");
         assert_eq!(of_file(closed).expect("noted").why, "Permission denied");
         assert!(!is_unread(Path::new("fault/absent.ibd")));
-        forget(&["fault".into()]);
+        // As if another job were at work: other tests of this process note faults too.
+        AT_WORK.fetch_add(1, Ordering::AcqRel);
+        begin(&["fault".into()]);
         assert!(!is_unread(bad) && !is_unread(closed));
+        end();
+        end();
     }
 }

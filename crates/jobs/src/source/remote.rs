@@ -223,7 +223,7 @@ pub struct Visit {
 /// Begins a visit: buckets are listed again, and what failed in them is tried again. Visits that overlap see the same.
 #[must_use]
 pub fn visit(paths: &[PathBuf]) -> Visit {
-    fault::forget(paths);
+    fault::begin(paths);
     let paths: Vec<PathBuf> = paths.iter().filter(|path| is_url(path)).cloned().collect();
     if let Some(remote) = installed().filter(|_| !paths.is_empty()) {
         remote.visit(&paths);
@@ -233,6 +233,7 @@ pub fn visit(paths: &[PathBuf]) -> Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
+        fault::end();
         if let Some(remote) = installed().filter(|_| !self.paths.is_empty()) {
             remote.leave(&self.paths);
         }
