@@ -105,6 +105,11 @@ impl<W: Write> Shown<W> {
         Self::new(inner, Form::Json)
     }
 
+    /// Writes data for a program, as it is, between the lines of a report: `innochecksum --write -` prints pages and lines alike.
+    pub fn write_raw(&mut self, data: &[u8]) -> io::Result<()> {
+        self.inner.write_all(data)
+    }
+
     fn text(&mut self, text: &str) -> io::Result<()> {
         let passes = |letter: char| is_printable(letter) || matches!(letter, '\n' | '\t');
         let mut rest = text;

@@ -186,7 +186,7 @@ impl<'o> Session<'o> {
             self.log_checksums(position, new.as_ref().and_then(|new| new.checksums))?;
             let new = new.as_ref().map_or(page, |new| &new.page);
             match &mut work.writer {
-                None => self.output.stdout.write_all(new)?,
+                None => self.output.stdout.write_raw(new)?,
                 Some(_) if new == page => {}
                 Some(writer) => writer.write(position.saturating_mul(page.len() as u64), new)?,
             }
