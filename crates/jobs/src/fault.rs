@@ -199,9 +199,10 @@ pub(crate) fn of_file(path: &Path) -> Option<Missed> {
     list().iter().find(|noted| !noted.is_part && noted.missed.path == path).map(|noted| noted.missed.clone())
 }
 
-/// Whether anything could not be read: that may explain what is missing.
-pub(crate) fn is_any() -> bool {
-    !list().is_empty()
+/// Whether anything of the datadir that holds this path, in one of its folders, could not be read: that may explain what is missing.
+pub(crate) fn is_any_near(path: &Path) -> bool {
+    let datadir = path.ancestors().take(3).last().unwrap_or(path);
+    list().iter().any(|noted| noted.missed.path.starts_with(datadir))
 }
 
 /// Everything that could not be read, one sentence each.

@@ -141,7 +141,8 @@ impl Settling<'_> {
         let held: Vec<Held> = known.filter_map(SettledFile::tablespace).collect();
         for catalog in catalogs {
             for found in catalog.findings(&held, &mut self.redo, self.live) {
-                let finding = about(&found.path, found.reason, found.severity.unless_unread(), found.message);
+                let finding =
+                    about(&found.path, found.reason, found.severity.unless_unread(&found.path), found.message);
                 hurt.extend(verdict::of_missing(&finding.path, found.table, finding.severity));
                 self.offer(u32::MAX, finding);
             }

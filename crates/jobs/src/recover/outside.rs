@@ -10,6 +10,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use format::keyring::KeyStore;
@@ -199,7 +200,9 @@ pub(super) fn refuse_open(paths: &[PathBuf]) -> Result<()> {
     let others = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     for process in others.filter(|process| *process != std::process::id()) {
         let open = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
-        if let Some(path) = open.filter_map(|entry| files.get(&identity_of(&entry.path())?)).next() {
+        // Not by `identity_of`: what /proc hides of other processes is no fault of the set.
+        let handles = open.filter_map(|entry| fs::metadata(entry.path()).ok());
+        if let Some(path) = handles.filter_map(|handle| files.get(&(handle.dev(), handle.ino()))).next() {
             return refused(format!(
                 "{}: process {process} has this file open, which is outside the datadir: stop it first, or recover a copy with --to",
                 path.display()

@@ -1,6 +1,7 @@
 //! `Report`: what was examined, what was found, what was left out. The field names are the JSON document of `docs/check.md`.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -23,9 +24,9 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// Of something that a file which could not be read may explain, such as a missing table.
-    pub(crate) fn unless_unread(self) -> Self {
-        if self == Self::Damage && fault::is_any() { Self::Undecided } else { self }
+    /// Of something about this path that a file which could not be read may explain, such as a missing table.
+    pub(crate) fn unless_unread(self, path: &Path) -> Self {
+        if self == Self::Damage && fault::is_any_near(path) { Self::Undecided } else { self }
     }
 }
 

@@ -57,7 +57,7 @@ impl Settling<'_> {
 
     /// Adds a finding about a datadir.
     fn of_datadir(&mut self, found: CatalogFinding) {
-        let found = CatalogFinding { severity: found.severity.unless_unread(), ..found };
+        let found = CatalogFinding { severity: found.severity.unless_unread(&found.path), ..found };
         let totals = &mut self.report.totals;
         totals.findings += 1;
         totals.damage += u64::from(found.severity == Severity::Damage);
