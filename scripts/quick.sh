@@ -58,6 +58,8 @@ if [ ${#programs[@]} -gt 0 ]; then
     "${CARGO:-cargo}" test --quiet -p innokit "${features[@]}" "${names[@]}"
 fi
 printf 'quick: %s s; ran %s\n' "$(($(date +%s) - started))" "$(printf '%s, ' "${ran[@]}" | sed 's/, $//')"
+touched=()
+for crate in "${!packages[@]}"; do touched+=("innokit-$crate"); done
 dependents="$("${CARGO:-cargo}" metadata --format-version 1 --no-deps 2>/dev/null | python3 -c '
 import json, sys
 touched = set(sys.argv[1:])
@@ -68,6 +70,6 @@ while grown:
     more = {p["name"] for p in packages if any(d["name"] in reached for d in p["dependencies"])} - reached
     reached |= more
     grown = bool(more)
-print(" ".join(sorted(reached - touched)))' "${!packages[@]/#/innokit-}")"
+print(" ".join(sorted(reached - touched)))' "${touched[@]}")"
 printf 'quick: left to make test: %s tests that need real servers; the other tests of: %s\n' \
     "$(grep -rhc '^ *#\[cfg_attr(not(servers), ignore' crates/*/tests crates/*/src | awk '{ n += $1 } END { print n }')" "${dependents:-no other crate}"
