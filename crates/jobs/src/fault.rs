@@ -218,7 +218,7 @@ static AT_WORK: AtomicUsize = AtomicUsize::new(0);
 /// A job on these paths begins. If no other is at work, what earlier ones could not read is forgotten; else only what is below its paths,
 /// since the others have not asked yet.
 pub(crate) fn begin(paths: &[PathBuf]) {
-    if AT_WORK.fetch_add(1, Ordering::AcqRel) == 0 {
+    if AT_WORK.fetch_add(1, Ordering::SeqCst) == 0 {
         list().clear();
     } else {
         list().retain(|noted| !paths.iter().any(|path| noted.missed.path.starts_with(path)));
@@ -227,7 +227,7 @@ pub(crate) fn begin(paths: &[PathBuf]) {
 
 /// A job that began has asked, and ends.
 pub(crate) fn end() {
-    AT_WORK.fetch_sub(1, Ordering::AcqRel);
+    AT_WORK.fetch_sub(1, Ordering::SeqCst);
 }
 
 #[cfg(test)]
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(of_file(closed).expect("noted").why, "Permission denied");
         assert!(!is_unread(Path::new("fault/absent.ibd")));
         // As if another job were at work: other tests of this process note faults too.
-        AT_WORK.fetch_add(1, Ordering::AcqRel);
+        AT_WORK.fetch_add(1, Ordering::SeqCst);
         begin(&["fault".into()]);
         assert!(!is_unread(bad) && !is_unread(closed));
         end();

@@ -72,11 +72,13 @@ fn a_time_is_read_in_its_zone(crashed: &str) {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_time_for_mariadb_is_read_in_its_zone_and_the_report_says_what_may_be_missing() {
     a_time_is_read_in_its_zone("mariadb-16k");
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_time_for_mysql_is_read_in_its_zone_and_the_report_says_what_may_be_missing() {
     a_time_is_read_in_its_zone("mysql-16k");
 }

@@ -6,6 +6,7 @@ use crate::backup_lab::ended;
 use crate::common::{all_datadirs, copy, innokit};
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_backup_of_another_tool_is_refused_with_the_commands_that_verify_it() {
     let dir = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let set = dir.path().join("set");

@@ -82,6 +82,7 @@ fn every_broken_fixture_is_as_broken_beside_a_server() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn beside_a_server_with_work_to_do_what_nobody_writes_is_damage() {
     let dir = dir_with_pending_log();
     dir.file("shop/noise.ibd", &noise(200_000));
@@ -96,6 +97,7 @@ fn beside_a_server_with_work_to_do_what_nobody_writes_is_damage() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn files_that_a_server_has_not_flushed_yet_are_counted_and_not_called_well() {
     let dir = dir_with_pending_log();
     for table in 0..3 {
@@ -142,6 +144,7 @@ fn a_flag_that_nobody_knows_may_be_of_a_newer_server_and_is_undecided() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn any_unknown_flag_of_a_system_tablespace_is_found() {
     for datadir in ["mariadb-16k", "mariadb-16k-crc32", "mysql-16k"] {
         let dir = Dir::new();
@@ -239,6 +242,7 @@ fn with_future_page(name: &str, table: &str) -> Dir {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_page_newer_than_the_log_is_damage_where_the_log_is_whole() {
     for name in ["mysql-16k", "mariadb-16k", "mysql-16k-crashed", "mariadb-16k-crashed"] {
         let dir = with_future_page(name, "shop/digits.ibd");
@@ -259,6 +263,7 @@ fn a_page_newer_than_the_log_is_damage_where_the_log_is_whole() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn where_the_log_ends_in_a_torn_write_a_newer_page_is_undecided() {
     let dir = with_future_page("mysql-16k-crashed", "shop/digits.ibd");
     let newest = std::fs::read_dir(dir.path().join("#innodb_redo")).expect("a folder").count();
@@ -297,6 +302,7 @@ fn assert_counts_add_up(document: &Value) {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_zeroed_run_over_the_border_of_two_files_is_counted_in_each() {
     let (dir, datadir) = (Dir::new(), all_datadirs().join("mariadb-8k"));
     let read = |name: &str| std::fs::read(datadir.join(name)).expect("a file");
@@ -325,6 +331,7 @@ fn a_zeroed_run_over_the_border_of_two_files_is_counted_in_each() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn files_of_the_system_tablespace_that_overlap_are_damage() {
     let (dir, datadir) = (Dir::new(), all_datadirs().join("mariadb-8k"));
     let first = std::fs::read(datadir.join("ibdata1")).expect("a file");

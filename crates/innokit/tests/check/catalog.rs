@@ -317,6 +317,7 @@ fn crash(lab: &Lab) {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_dictionary_that_cannot_be_read_leaves_open_whether_tables_are_missing() {
     for name in ["mysql-16k-tde", "mariadb-16k-enc"] {
         let datadir = crate::common::all_datadirs().join(name);
@@ -329,6 +330,7 @@ fn a_dictionary_that_cannot_be_read_leaves_open_whether_tables_are_missing() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_folder_of_tables_is_no_datadir_and_what_is_there_is_checked() {
     for name in ["mysql-16k", "mariadb-16k"] {
         let folder = crate::common::all_datadirs().join(name).join("shop");
@@ -341,6 +343,7 @@ fn a_folder_of_tables_is_no_datadir_and_what_is_there_is_checked() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn nothing_is_missing_in_sound_datadirs() {
     for name in crate::common::SOUND {
         let keys = crate::common::keys_of(name);

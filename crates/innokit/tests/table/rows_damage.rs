@@ -121,16 +121,19 @@ fn rows_of_sound_pages_come_out(datadir: &str) {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn rows_of_sound_pages_come_out_of_a_damaged_table_of_mysql() {
     rows_of_sound_pages_come_out("mysql-16k");
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn rows_of_sound_pages_come_out_of_a_damaged_table_of_mariadb() {
     rows_of_sound_pages_come_out("mariadb-16k");
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_lost_off_page_value_costs_its_row_and_no_other() {
     for datadir in ["mysql-16k", "mariadb-16k"] {
         let table = Table::of(datadir, "blobs");
@@ -151,6 +154,7 @@ fn a_lost_off_page_value_costs_its_row_and_no_other() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn deleted_rows_are_marked_and_are_not_among_the_others() {
     let table = Table::of("mysql-16k", "row_dynamic");
     let live = table.export(&["--columns", "id"]);
@@ -186,11 +190,13 @@ fn rows_come_out_without_page_0(datadir: &str) {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn rows_come_out_of_a_table_of_mysql_without_page_0() {
     rows_come_out_without_page_0("mysql-16k");
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn rows_come_out_of_a_table_of_mariadb_without_page_0() {
     rows_come_out_without_page_0("mariadb-16k");
 }
@@ -203,6 +209,7 @@ fn statement(table: &Table) -> PathBuf {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_statement_stands_in_for_a_lost_dictionary_of_mysql() {
     let table = Table::of("mysql-16k", "row_dynamic");
     let (sql, sound) = (statement(&table), table.export(&[]));
@@ -220,6 +227,7 @@ fn a_statement_stands_in_for_a_lost_dictionary_of_mysql() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn what_is_left_of_a_lost_dictionary_of_mariadb_defines_the_rows() {
     let table = Table::of("mariadb-16k", "row_dynamic");
     let (sql, sound) = (statement(&table), table.export(&[]));
@@ -242,6 +250,7 @@ fn what_is_left_of_a_lost_dictionary_of_mariadb_defines_the_rows() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_statement_that_does_not_fit_gives_no_rows() {
     let table = Table::of("mariadb-16k", "row_dynamic");
     std::fs::remove_file(table.path.with_extension("frm")).expect("removed");
@@ -259,6 +268,7 @@ fn a_statement_that_does_not_fit_gives_no_rows() {
 }
 
 #[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_range_of_keys_is_found_through_the_tree() {
     for datadir in ["mysql-16k", "mariadb-16k"] {
         let table = Table::of(datadir, "row_dynamic");
