@@ -56,8 +56,8 @@ pub struct MtrReader {
     group: Group,
     /// LSN of the next mini-transaction.
     at: Lsn,
-    /// Whether the first of them has been found.
-    is_in_step: bool,
+    /// LSN of the first of them, once it has been found.
+    first: Option<Lsn>,
     /// No more payload will come.
     is_last_block: bool,
     /// No more mini-transactions will be returned.
@@ -82,7 +82,7 @@ impl MtrReader {
             done: 0,
             group: Group::default(),
             at: checkpoint,
-            is_in_step: false,
+            first: None,
             is_last_block: false,
             ended: false,
             fault: None,
@@ -120,6 +120,12 @@ impl MtrReader {
     #[must_use]
     pub const fn at(&self) -> Lsn {
         self.at
+    }
+
+    /// LSN of the first mini-transaction that begins in the blocks consumed; one that began before them ends there.
+    #[must_use]
+    pub const fn first(&self) -> Option<Lsn> {
+        self.first
     }
 
     /// Whether the log has ended.
@@ -217,13 +223,13 @@ impl MtrReader {
             return None;
         }
         self.block_lsn = Lsn(lsn.0.saturating_add(LOG_BLOCK_SIZE as u64));
-        if self.is_in_step {
+        if self.first.is_some() {
             self.payload.extend_from_slice(found.payload_from(0, LOG_BLOCK_SIZE - LOG_BLOCK_CHECKSUM));
         } else {
             let first = usize::from(found.first_rec_group);
             if (LOG_BLOCK_HDR_SIZE..LOG_BLOCK_SIZE).contains(&first) {
-                self.is_in_step = true;
                 self.at = Lsn(lsn.0 + first as u64);
+                self.first = Some(self.at);
                 self.payload.extend_from_slice(found.payload_from(first, LOG_BLOCK_SIZE - LOG_BLOCK_CHECKSUM));
             }
         }

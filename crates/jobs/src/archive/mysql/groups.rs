@@ -33,6 +33,8 @@ pub(super) struct Groups {
     full: VecDeque<Group>,
     /// Complete only with the block behind the full ones, which may still grow.
     last: Vec<Group>,
+    /// Where the one ends that began before the first block. A server that stops can leave nothing behind it, and its checkpoint there.
+    tail: Option<Lsn>,
     /// The end of the last one taken.
     pub at: Lsn,
 }
@@ -41,7 +43,7 @@ impl Groups {
     /// Starts with the block at `start`.
     pub fn new(start: Lsn) -> Self {
         let reader = MtrReader::new(FORMAT_MANY_FILES, start, Vec::new());
-        Self { reader, pages: UnloggedPages::default(), full: VecDeque::new(), last: Vec::new(), at: start }
+        Self { reader, pages: UnloggedPages::default(), full: VecDeque::new(), last: Vec::new(), tail: None, at: start }
     }
 
     /// Takes full blocks, each once, and the current version of the block behind them.
@@ -51,6 +53,7 @@ impl Groups {
             self.full.push_back(Group::of(&mtr, &mut self.pages));
         }
         refuse_faults(&self.reader)?;
+        self.tail = self.reader.first();
         self.last.clear();
         let Some(last) = last else { return Ok(()) };
         // This block will grow. A copy of the reader parses it: the reader itself must not see it yet.
@@ -59,19 +62,20 @@ impl Groups {
         while let Some(mtr) = reader.next_mtr(&mut input) {
             self.last.push(Group::of(&mtr, &mut pages));
         }
+        self.tail = reader.first();
         refuse_faults(&reader)
     }
 
     /// The end of the last one read.
     pub fn end(&self) -> Lsn {
-        let last = self.last.last().or(self.full.back());
-        last.map_or(self.at, |group| group.end)
+        let last = self.last.last().or(self.full.back()).map(|group| group.end);
+        last.or(self.tail).map_or(self.at, |end| end.max(self.at))
     }
 
     /// The end of the last one that ends at or before `fence`; `None` if it is taken already.
     pub fn end_before(&self, fence: Lsn) -> Option<Lsn> {
         let ends = self.full.iter().chain(&self.last).map(|group| group.end);
-        ends.take_while(|end| *end <= fence).last().filter(|end| *end > self.at)
+        self.tail.into_iter().chain(ends).take_while(|end| *end <= fence).last().filter(|end| *end > self.at)
     }
 
     /// Takes the ones that end at or before `end`. Returns how many, and the indexes that they show to be built without redo.
@@ -109,5 +113,46 @@ fn refuse_faults(reader: &MtrReader) -> Result<()> {
             reader.at()
         )),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::expect_used, reason = "helpers of tests fail the test")]
+mod tests {
+    use super::*;
+    use redo::block::{
+        LOG_BLOCK_CHECKSUM, LOG_BLOCK_EPOCH_NO, LOG_BLOCK_FIRST_REC_GROUP, LOG_BLOCK_HDR_DATA_LEN, LOG_BLOCK_HDR_NO,
+        block_number,
+    };
+
+    use format::bytes::be;
+    use format::page::checksum::crc32c;
+
+    const START: Lsn = Lsn(79_342_080);
+
+    /// The block at `START` with `len` bytes, in which mini-transactions begin at `first`.
+    fn block(len: u16, first: u16) -> [u8; LOG_BLOCK_SIZE] {
+        let mut block = [0; LOG_BLOCK_SIZE];
+        be::put_u32(&mut block, LOG_BLOCK_HDR_NO, block_number(START)).expect("within");
+        be::put_u16(&mut block, LOG_BLOCK_HDR_DATA_LEN, len).expect("within");
+        be::put_u16(&mut block, LOG_BLOCK_FIRST_REC_GROUP, first).expect("within");
+        be::put_u32(&mut block, LOG_BLOCK_EPOCH_NO, 1).expect("within");
+        let crc = crc32c(block.get(..LOG_BLOCK_CHECKSUM).expect("within"));
+        be::put_u32(&mut block, LOG_BLOCK_CHECKSUM, crc).expect("within");
+        block
+    }
+
+    #[test]
+    fn the_end_of_a_mini_transaction_that_began_before_the_archive_is_archived() {
+        let mut groups = Groups::new(START);
+        groups.feed(&[], Some(&block(15, 15))).expect("sound");
+        let end = Lsn(START.0 + 15);
+        assert_eq!((groups.end(), groups.end_before(end), groups.end_before(START)), (end, Some(end), None));
+        assert_eq!(groups.take(end).0, 0, "none of which the archive has the begin");
+        assert_eq!((groups.at, groups.end_before(end)), (end, None));
+        // A block in which none begins is within one.
+        let mut within = Groups::new(START);
+        within.feed(&[], Some(&block(15, 0))).expect("sound");
+        assert_eq!((within.end(), within.end_before(end)), (START, None));
     }
 }
