@@ -274,7 +274,11 @@ fn assert_same_as_a_stopped_log(server: &Server) {
     assert_eq!(server.run(&["redo", "archive", "--until-caught-up", "--to", "redo", "data"]).status, 0);
     let newest = newest_block(server);
     assert!(newest.is_some());
-    assert_eq!(assert_same_blocks(server), newest);
+    let says = ["verify redo", "info data"].map(|words| {
+        let words: Vec<&str> = std::iter::once("redo").chain(words.split(' ')).collect();
+        server.run(&words).text
+    });
+    assert_eq!(assert_same_blocks(server), newest, "{}\n{}", says[0], says[1]);
 }
 
 #[test]

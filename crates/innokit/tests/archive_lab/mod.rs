@@ -110,13 +110,15 @@ pub fn wait_for(server: &Server, lsn: u64) {
 /// The segments of an archive and where each starts, oldest first.
 fn segments(server: &Server) -> Vec<(u64, PathBuf)> {
     let paths = fs::read_dir(server.of("redo")).expect("read").map(|entry| entry.expect("one").path());
-    let start = |path: PathBuf| {
-        let lsn = path.file_name()?.to_str()?.strip_prefix("redo.").filter(|lsn| lsn.len() == 16)?.to_owned();
-        Some((u64::from_str_radix(&lsn, 16).expect("an LSN"), path))
+    let named = |path: PathBuf| {
+        let name = path.file_name()?.to_str()?.strip_prefix("redo.")?.to_owned();
+        let (lsn, timeline) = name.split_once('.').unwrap_or((name.as_str(), "1"));
+        let timeline = timeline.parse::<u32>().ok().filter(|_| lsn.len() == 16)?;
+        Some((timeline, u64::from_str_radix(lsn, 16).expect("an LSN"), path))
     };
-    let mut found: Vec<_> = paths.filter_map(start).collect();
+    let mut found: Vec<_> = paths.filter_map(named).collect();
     found.sort();
-    found
+    found.into_iter().map(|(_, start, path)| (start, path)).collect()
 }
 
 /// Asserts that the archived bytes that the stopped server's log still holds are the same in both. Returns how many were compared.
