@@ -3,15 +3,15 @@
 
 CARGO ?= cargo
 DATADIRS ?= target/datadirs
-# Tests that run servers wait for their disk most of the time: more at once than there are processors.
-THREADS ?= 4
+# Tests of each of the two programs that run beside each other. Those that run servers wait for them, so there are more than processors.
+THREADS ?= 3
 # One set of features for everything that is tested: with another, every crate that depends on one of them is built again.
 FEATURES = innokit/parquet,innokit/sql,innokit/cloud
 
 demo: ## build innokit and let it find a planted damage in real tablespaces of both servers
 	$(CARGO) run --quiet --profile demo -p innokit -- demo
 
-test: servers readers cloud datadirs ## every test of the Rust crates; those that read what real servers wrote run here only (`cargo test` runs the others)
+test: servers readers cloud ## every test of the Rust crates; those that read what real servers wrote run here only (`cargo test` runs the others)
 	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) RUST_TEST_THREADS=$(THREADS) scripts/test.sh $(FEATURES)
 
 quick: ## the tests of what differs from main, without servers; says what it leaves out
@@ -38,8 +38,8 @@ test-nodes: ## what concerns memory nodes (NUMA), in an emulated machine that ha
 soak: servers datadirs ## the random parts of the tests again and again, for SECONDS: make soak SECONDS=3600
 	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) scripts/soak.sh $(or $(SECONDS),600)
 
-fuzz: ## every fuzz target for some seconds, from the inputs that are kept in fuzz/seeds: make fuzz SECONDS=60
-	scripts/fuzz.sh $(or $(SECONDS),5)
+fuzz: ## every fuzz target for some seconds, from the inputs that are kept in fuzz/seeds: make fuzz SECONDS=60, or TOTAL=60 for all
+	TOTAL=$(TOTAL) scripts/fuzz.sh $(or $(SECONDS),5)
 
 lint: ## formatting, lints, documentation
 	$(CARGO) fmt --all --check

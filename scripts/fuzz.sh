@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Runs every fuzz target for a few seconds on the kept corpus: fuzz.sh [SECONDS for each, default 5]
+# TOTAL=60 shares a minute out among them, at least a second each: what it takes does not grow with their number.
 #
 # A target is libFuzzer with the compiler's coverage and no sanitizer, which any stable toolchain can build: all parsers are
 # safe Rust, where bugs show as panics and assertions. (`cargo +nightly fuzz run TARGET` adds the address sanitizer.)
@@ -8,7 +9,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 
-readonly seconds="${1:-5}"
+seconds="${1:-5}"
+if [ -n "${TOTAL:-}" ]; then
+    seconds=$((TOTAL * $(nproc) / $(find fuzz_targets -name '*.rs' | wc -l)))
+    [ "$seconds" -ge 1 ] || seconds=1
+fi
+readonly seconds
 readonly coverage="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
 -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares"
 target="$(rustc -vV | sed -n 's/^host: //p')"

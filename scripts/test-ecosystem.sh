@@ -69,15 +69,35 @@ if [ -n "${INNOKIT_DATADIRS:-}" ]; then
     "${CARGO:-cargo}" test --quiet --no-run --workspace --features innokit/parquet,innokit/sql,innokit/cloud --test cloud
     export INNOKIT_PROGRAM="$CARGO_TARGET_DIR/debug/innokit" # python -m innokit is compared with it
 fi
-say "with every library"
-"$home/full/bin/python" -m pytest -q python/tests "$@"
-say "with Spark, Ray and Daft, and pandas 2"
-INNOKIT_CLUSTER=1 "$home/cluster/bin/python" -m pytest -q python/tests/test_{spark,ray,daft}.py \
-    'python/tests/test_types.py::test_every_type_is_what_the_server_shows[mysql]' "$@"
-say "without pyarrow and pandas"
-export INNOKIT_BARE=1
-"$home/bare/bin/python" -m pytest -q python/tests/test_without_pyarrow.py "$@"
-for name in "${versions[@]}"; do
-    say "with Python $(cut -d ' ' -f 1 "$home/$name/.version")"
-    "$home/$name/bin/python" -m pytest -q python/tests/test_without_pyarrow.py python/tests/test_polars.py python/tests/test_command.py "$@"
-done
+readonly asked=("$@")
+every_library() {
+    say "with every library"
+    "$home/full/bin/python" -m pytest -q python/tests "${asked[@]}"
+}
+
+some_libraries() {
+    say "with Spark, Ray and Daft, and pandas 2"
+    INNOKIT_CLUSTER=1 "$home/cluster/bin/python" -m pytest -q python/tests/test_{spark,ray,daft}.py \
+        'python/tests/test_types.py::test_every_type_is_what_the_server_shows[mysql]' "${asked[@]}"
+    say "without pyarrow and pandas"
+    export INNOKIT_BARE=1
+    "$home/bare/bin/python" -m pytest -q python/tests/test_without_pyarrow.py "${asked[@]}"
+    for name in "${versions[@]}"; do
+        say "with Python $(cut -d ' ' -f 1 "$home/$name/.version")"
+        "$home/$name/bin/python" -m pytest -q python/tests/test_without_pyarrow.py python/tests/test_polars.py python/tests/test_command.py \
+            "${asked[@]}"
+    done
+}
+
+# Beside each other: each uses about one processor. What the second prints appears when it has ended.
+second="$(mktemp)"
+(set -e; some_libraries) >"$second" 2>&1 &
+readonly beside=$!
+status=0
+# In a process of its own, in which a failure ends it: within `||` it would not.
+(set -e; every_library) &
+wait $! || status=$?
+wait "$beside" || status=$?
+cat "$second"
+rm "$second"
+exit "$status"
