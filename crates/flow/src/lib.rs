@@ -51,6 +51,7 @@ mod devices;
 pub mod durable;
 mod files;
 mod gather;
+mod job;
 pub mod lock;
 pub mod log_writer;
 #[cfg_attr(not(target_os = "linux"), path = "nodes_unknown.rs")]
@@ -79,6 +80,7 @@ pub use descriptors::Descriptors;
 pub use devices::{DeviceShare, Devices};
 pub use files::{DIRECT_ALIGN, FileHandle, FileId, FileSet};
 pub use gather::{Gather, GatherPlan, Gathered, ReadAhead, Want};
+pub use job::{InJob, Job, for_this_job};
 pub use options::{Engine, IoMode, OptionsError, ReadOptions};
 pub use plan::{BLOCK_ALIGN, Block, Cursor, FileRange, Plan};
 pub use reader::{FileFailure, Piece, Reader, ReaderError};

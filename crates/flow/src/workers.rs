@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use crate::job::{Job, for_this_job};
 use crate::nodes::Nodes;
 
 /// Items shared by several workers. Each takes the next one when it is free.
@@ -41,11 +42,14 @@ impl<'i, T> WorkList<'i, T> {
 /// Where the system starts no more threads, as in a container with a limit on processes, those that started do the work: there are fewer
 /// results, but at least that of `f(0)`. So workers share their work through a list, and no part of it belongs to a worker's number.
 ///
+/// All of them work for the caller's [`Job`].
+///
 /// On a machine with several memory nodes (NUMA), the workers are spread over those whose processors the caller may use. Each stays on the
 /// processors of one node while it runs, so what it allocates and touches stays near.
 pub fn run_workers<T: Send>(n: usize, f: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    let nodes = Nodes::here();
+    let (nodes, job) = (Nodes::here(), Job::here());
     let f = |worker| {
+        let _in_job = job.enter();
         let _stay = nodes.as_ref().map(|nodes| nodes.stay(worker));
         f(worker)
     };
@@ -66,7 +70,7 @@ pub fn run_both<A: Send, B>(aside: impl FnOnce() -> A + Send, here: impl FnOnce(
     let aside = Mutex::new(Some(aside));
     let take = || aside.lock().unwrap_or_else(PoisonError::into_inner).take().map(|aside| aside());
     thread::scope(|scope| {
-        let started = thread::Builder::new().spawn_scoped(scope, take);
+        let started = thread::Builder::new().spawn_scoped(scope, for_this_job(take));
         let here = here();
         let done = started.map_or_else(|_| take(), |aside| aside.join().unwrap_or_else(|panic| resume_unwind(panic)));
         match done {

@@ -22,6 +22,11 @@ pub fn run(args: &InfoArgs) -> Result<u8, Box<dyn Error>> {
         );
     }
     let files = files(&args.files);
+    if files.is_empty() {
+        // Silence would look like an answer.
+        let paths: Vec<String> = args.files.iter().map(|path| path.display().to_string()).collect();
+        return Err(format!("{}: no file here that innokit knows", paths.join(", ")).into());
+    }
     let defaults = InfoOptions::default();
     let options = InfoOptions {
         workers: args.threads.map_or(defaults.workers, usize::from),

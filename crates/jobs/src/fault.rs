@@ -10,14 +10,16 @@
 //! as if it had never been there. If it cannot be read, the answer is unknown. So everything that reads files tells this module what the
 //! system refused (`note`), and each job asks at its end (`noted`): no verdict is sound, and none is damage, about a file with a fault
 //! of the environment. What may succeed a moment later is tried again first (`again`).
+//!
+//! The notes belong to the [`Job`] that the thread works for, so jobs that overlap in one process do not make each other undecided.
 
 use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use flow::Job;
 use rustix::io::Errno;
 
 /// What kind of error stopped the work, or a part of it.
@@ -131,18 +133,22 @@ struct Noted {
     is_part: bool,
 }
 
-static NOTED: Mutex<Vec<Noted>> = Mutex::new(Vec::new());
-
-fn list() -> MutexGuard<'static, Vec<Noted>> {
-    NOTED.lock().unwrap_or_else(PoisonError::into_inner)
+/// Does something with what this thread's job has noted.
+fn with_list<T>(act: impl FnOnce(&mut Vec<Noted>) -> T) -> T {
+    let job = Job::here();
+    match job.kept::<Mutex<Vec<Noted>>>() {
+        Some(list) => act(&mut list.lock().unwrap_or_else(PoisonError::into_inner)),
+        None => unreachable!("jobs keep nothing but notes"),
+    }
 }
 
 fn keep(path: &Path, error: &io::Error, why: String, is_part: bool) {
-    let mut list = list();
-    if list.len() < NOTED_MAX && !list.iter().any(|noted| noted.missed.path == path && noted.is_part == is_part) {
-        let missed = Missed { path: path.to_path_buf(), why, kind: error.kind() };
-        list.push(Noted { missed, is_part });
-    }
+    with_list(|list| {
+        if list.len() < NOTED_MAX && !list.iter().any(|noted| noted.missed.path == path && noted.is_part == is_part) {
+            let missed = Missed { path: path.to_path_buf(), why, kind: error.kind() };
+            list.push(Noted { missed, is_part });
+        }
+    });
 }
 
 /// Notes that the system refused something about a file or directory, if it did.
@@ -186,48 +192,39 @@ pub(crate) fn noted_parts() -> Vec<Missed> {
 }
 
 fn of_kind(is_wanted: impl Fn(&Noted) -> bool) -> Vec<Missed> {
-    list().iter().filter(|noted| is_wanted(noted)).map(|noted| noted.missed.clone()).collect()
+    with_list(|list| list.iter().filter(|noted| is_wanted(noted)).map(|noted| noted.missed.clone()).collect())
 }
 
 /// Whether some bytes of the file could not be read: what was found in it may only be a consequence.
 pub(crate) fn is_unread(path: &Path) -> bool {
-    list().iter().any(|noted| noted.missed.path == path)
+    with_list(|list| list.iter().any(|noted| noted.missed.path == path))
 }
 
 /// What could not be read of the file as a whole.
 pub(crate) fn of_file(path: &Path) -> Option<Missed> {
-    list().iter().find(|noted| !noted.is_part && noted.missed.path == path).map(|noted| noted.missed.clone())
+    let is_it = |noted: &&Noted| !noted.is_part && noted.missed.path == path;
+    with_list(|list| list.iter().find(is_it).map(|noted| noted.missed.clone()))
 }
 
 /// Whether anything of the datadir that holds this path, in one of its folders, could not be read: that may explain what is missing.
 pub(crate) fn is_any_near(path: &Path) -> bool {
     let datadir = path.ancestors().take(3).last().unwrap_or(path);
-    list().iter().any(|noted| noted.missed.path.starts_with(datadir))
+    with_list(|list| list.iter().any(|noted| noted.missed.path.starts_with(datadir)))
 }
 
 /// Everything that could not be read, one sentence each.
 #[must_use]
 pub fn unread() -> Vec<String> {
     let sentence = |noted: &Noted| format!("{} cannot be read: {}", noted.missed.path.display(), noted.missed.why);
-    list().iter().map(sentence).collect()
+    with_list(|list| list.iter().map(sentence).collect())
 }
 
-/// Jobs at work in a process that runs several, such as Python.
-static AT_WORK: AtomicUsize = AtomicUsize::new(0);
-
-/// A job on these paths begins. If no other is at work, what earlier ones could not read is forgotten; else only what is below its paths,
-/// since the others have not asked yet.
-pub(crate) fn begin(paths: &[PathBuf]) {
-    if AT_WORK.fetch_add(1, Ordering::SeqCst) == 0 {
-        list().clear();
-    } else {
-        list().retain(|noted| !paths.iter().any(|path| noted.missed.path.starts_with(path)));
-    }
-}
-
-/// A job that began has asked, and ends.
-pub(crate) fn end() {
-    AT_WORK.fetch_sub(1, Ordering::SeqCst);
+/// Fails if the system refused anything that the job asked: what it took for absent may be there.
+pub(crate) fn refuse_unread() -> Result<(), crate::Error> {
+    let first = with_list(|list| list.first().map(|noted| noted.missed.clone()));
+    first.map_or(Ok(()), |Missed { path, why, .. }| {
+        Err(crate::Error::Unusable { path, why: format!("cannot be read: {why}") })
+    })
 }
 
 #[cfg(test)]
@@ -290,11 +287,19 @@ mod tests {
         assert!(is_unread(bad) && of_file(bad).is_none(), "its other pages are judged");
         assert_eq!(of_file(closed).expect("noted").why, "Permission denied");
         assert!(!is_unread(Path::new("fault/absent.ibd")));
-        // As if another job were at work: other tests of this process note faults too.
-        AT_WORK.fetch_add(1, Ordering::SeqCst);
-        begin(&["fault".into()]);
-        assert!(!is_unread(bad) && !is_unread(closed));
-        end();
-        end();
+    }
+
+    #[test]
+    fn what_one_job_could_not_read_is_nothing_to_another() {
+        let path = Path::new("fault/shared.ibd");
+        note(path, &system(Errno::ACCESS));
+        flow::run_workers(2, |_| assert!(is_unread(path), "the job's own threads know"));
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert!(!is_unread(path) && unread().is_empty()));
+        });
+        let next = Job::default().enter();
+        assert!(!is_unread(path), "nor to the next job of the same thread");
+        drop(next);
+        assert!(is_unread(path));
     }
 }

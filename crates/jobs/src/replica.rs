@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::server::BinlogPosition;
+use crate::source::files::AskPath;
 
 /// The first MySQL that resets its binary logs with other words.
 const NEW_WORDS: (u32, u32) = (8, 2);
@@ -23,7 +24,7 @@ pub(crate) struct State<'s> {
 
 /// Whether a datadir is one of MySQL 8.0 or later.
 pub(crate) fn is_mysql(datadir: &Path) -> bool {
-    datadir.join("mysql.ibd").is_file()
+    datadir.join("mysql.ibd").is_file_there()
 }
 
 impl State<'_> {

@@ -10,6 +10,7 @@ use super::change::{Change, Stretch};
 use super::changes::Changes;
 use super::prefetch::Source;
 use crate::Buffer;
+use crate::job::for_this_job;
 
 /// A stretch in memory.
 pub(super) struct Job {
@@ -59,7 +60,7 @@ impl<'c, E: Send + 'c> Crew<'c, E> {
                 }
             };
             // The system may start no more threads: those that it has started do the work.
-            if Builder::new().spawn_scoped(scope, serve).is_err() {
+            if Builder::new().spawn_scoped(scope, for_this_job(serve)).is_err() {
                 break;
             }
             started += 1;

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use clap::{Args, ValueEnum};
 use flow::lock::{Sharing, try_lock};
-use jobs::rows::export::{ExportOptions, ExportReport, Geometry, SeparatedOptions, TextFormat, export};
+use jobs::rows::export::{ExportOptions, ExportReport, Geometry, SeparatedOptions, TableExport, TextFormat, export};
 use jobs::rows::key_range::KeyBounds;
 use jobs::rows::reader::{OnDamage, Wanted};
 
@@ -473,7 +473,8 @@ impl RowsOutput<'_> {
     fn complete(&self, report: &ExportReport, skips: bool) -> Result<(), jobs::Error> {
         for target in self.open.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             let of_it = report.tables.iter().find(|table| table.table == target.table);
-            let is_whole = of_it.is_some_and(|table| table.refused.is_none() && (skips || table.damage.is_empty()));
+            let is_all = |table: &TableExport| table.damage.is_empty() && !table.is_unsure;
+            let is_whole = of_it.is_some_and(|table| table.refused.is_none() && (skips || is_all(table)));
             if is_whole {
                 let failed = |source| jobs::Error::Io {
                     path: target.partial.clone(),

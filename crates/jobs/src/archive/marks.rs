@@ -28,6 +28,7 @@ use format::bytes::be;
 
 use super::error::{ArchiveError, Result, failed, refused};
 use crate::server::BinlogPosition;
+use crate::source::files::AskPath;
 use crate::{Error, fault};
 
 const DIR: &str = "marks";
@@ -151,9 +152,9 @@ impl Marks {
     /// Opens the marks of an archive, or creates them.
     pub fn open(dir: &Path) -> Result<Self> {
         let path = dir.join(DIR);
-        if !path.is_dir() {
+        if !path.is_folder_there() {
             let unfinished = dir.join(UNFINISHED);
-            if unfinished.exists() {
+            if unfinished.is_there() {
                 fs::remove_dir_all(&unfinished).map_err(failed(&unfinished, "removing the unfinished marks"))?;
             }
             DirBuilder::new().mode(0o700).create(&unfinished).map_err(failed(&unfinished, "making the marks"))?;
@@ -212,7 +213,7 @@ pub(super) fn now_micros() -> u64 {
 /// The LSN of each timeline's last mark. Read them before the segments: a running archiver appends to a segment first, then marks.
 pub(crate) fn last_marks(dir: &Path) -> Result<BTreeMap<u32, Lsn>> {
     let mut last = BTreeMap::new();
-    if dir.join(DIR).is_dir() {
+    if dir.join(DIR).is_folder_there() {
         each_mark(dir, &mut |mark| {
             last.insert(mark.timeline, mark.lsn);
         })?;
@@ -223,7 +224,7 @@ pub(crate) fn last_marks(dir: &Path) -> Result<BTreeMap<u32, Lsn>> {
 /// The first mark and the last one, `None` if there is none.
 pub(super) fn first_and_last_mark(dir: &Path) -> Result<Option<(Mark, Mark)>> {
     let mut found = None;
-    if dir.join(DIR).is_dir() {
+    if dir.join(DIR).is_folder_there() {
         each_mark(dir, &mut |mark| {
             let first = found.take().map_or_else(|| mark.clone(), |(first, _)| first);
             found = Some((first, mark));
@@ -236,7 +237,7 @@ pub(super) fn first_and_last_mark(dir: &Path) -> Result<Option<(Mark, Mark)>> {
 /// it, has exactly this position. Marks without a binary log position do not count: they come from a run that did not ask the server.
 pub(crate) fn gtid_at(dir: &Path, lsn: Lsn, file: &str, position: u64) -> Result<Option<String>> {
     let mut around: BTreeMap<u32, [Option<Mark>; 2]> = BTreeMap::new();
-    if dir.join(DIR).is_dir() {
+    if dir.join(DIR).is_folder_there() {
         each_mark(dir, &mut |mark| {
             if mark.binlog.is_none() {
                 return;
@@ -258,7 +259,7 @@ pub(crate) fn gtid_at(dir: &Path, lsn: Lsn, file: &str, position: u64) -> Result
 
 /// Whether an archive has marks.
 pub(super) fn has_marks(dir: &Path) -> bool {
-    dir.join(DIR).is_dir()
+    dir.join(DIR).is_folder_there()
 }
 
 /// Passes on the marks in the order in which they were written.

@@ -59,6 +59,7 @@ pub use self::verify::{ArchiveMark, ArchiveReport, ArchivedRange, verify_archive
 use self::writer::SegmentWriter;
 use crate::door;
 use crate::server::{BinlogPosition, LogServer, ServerError, other_datadir};
+use crate::source::files::AskPath;
 use crate::stop;
 
 /// The lock file, held by the one archiver of a directory.
@@ -270,7 +271,7 @@ fn start(
 
 /// Continues in the newest segment, or after it if it is closed, or if its key or format differs from the log's.
 fn continued(dir: &Path, live: &LiveLog, stored: &Stored, options: &ArchiveOptions) -> Result<SegmentWriter> {
-    let is_closed = stored.name.end_path(dir).exists();
+    let is_closed = stored.name.end_path(dir).is_there();
     let has_same_key = stored.key() == live.key() && stored.header.format == live.parsed.format;
     if has_same_key && !is_closed {
         return SegmentWriter::resume(stored);

@@ -121,6 +121,7 @@ pub fn verify_archive(dir: &Path) -> Result<ArchiveReport> {
         Err(super::ArchiveError::Refused(why)) => report.damage.push(why),
         Err(error) => return Err(error),
     }
+    fault::refuse_unread()?;
     Ok(report)
 }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use flow::for_this_job;
 use format::Lsn;
 
 use super::error::{BackupError, Result};
@@ -53,7 +54,7 @@ impl<'s> Follower<'s> {
         followed: &'s Followed,
         follow: impl FnOnce() -> Result<()> + Send + 's,
     ) -> Result<Self> {
-        let started = thread::Builder::new().spawn_scoped(scope, follow);
+        let started = thread::Builder::new().spawn_scoped(scope, for_this_job(follow));
         let started =
             started.map_err(|error| BackupError::Log(format!("no thread starts that would follow it: {error}")))?;
         let mut follower = Self { followed, thread: Some(started) };

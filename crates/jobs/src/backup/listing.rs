@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::error::{Result, failed, refused};
+use crate::source::files::AskPath;
 use crate::source::name::NameHint;
 
 /// The file system's own directory, which is no database.
@@ -37,7 +38,7 @@ pub(super) fn databases(datadir: &Path) -> Result<Vec<PathBuf>> {
     let mut found = names(datadir, Path::new(""))?;
     let is_database = |name: &PathBuf| {
         let text = name.to_string_lossy();
-        !text.starts_with(['#', '.']) && text != LOST && datadir.join(name).is_dir()
+        !text.starts_with(['#', '.']) && text != LOST && datadir.join(name).is_folder_there()
     };
     found.retain(is_database);
     Ok(found)

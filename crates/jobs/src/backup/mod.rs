@@ -60,13 +60,14 @@ use self::vendor::Vendor;
 pub(crate) use self::verify::unchanged;
 pub use self::verify::{BackupReport, verify_backup};
 use self::verify::{examine, trial};
-use crate::Error;
 use crate::manifest::{BackupLocks, BackupState, Manifest};
 use crate::recover::{RecoverOptions, is_free, recover_one};
 use crate::server::{BackupServer, BackupStage, InstanceState, LogServer, ServerError, ServerKind};
 use crate::source::crc32c::FileSums;
+use crate::source::files::AskPath;
 use crate::source::keys::KeyFiles;
 use crate::stop;
+use crate::{Error, fault};
 
 /// Where the copies and the followed log are until they get their names in the set.
 const STAGING: &str = "innokit.copying";
@@ -193,7 +194,7 @@ fn make_set(datadir: &Path, options: &BackupOptions) -> Result<PathBuf> {
     }
     // `to` may not exist yet: its nearest existing parent says where it will be.
     let parent =
-        to.ancestors().find(|parent| parent.exists() && !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        to.ancestors().find(|parent| parent.is_there() && !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let inside = fs::canonicalize(parent).map_err(failed(parent, "looking at the directory"))?;
     let is_in = |dir: &Path| -> Result<bool> {
         let own = fs::canonicalize(dir).map_err(failed(dir, "looking at the directory"))?;
@@ -367,6 +368,7 @@ impl<'r> Run<'r> {
         if stop::is_told(self.stop) {
             return Err(BackupError::Interrupted);
         }
+        fault::refuse_unread()?;
         Ok(self.manifest.write(self.set)?)
     }
 }

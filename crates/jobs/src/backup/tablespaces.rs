@@ -28,6 +28,7 @@ use crate::manifest::BackupTablespace;
 use crate::recover::LogNames;
 use crate::source::content::delta_note;
 use crate::source::crc32c::FileSums;
+use crate::source::files::AskPath;
 use crate::source::keys::SpaceKey;
 use crate::source::logged_key::logged_key;
 use crate::source::name::NameHint;
@@ -290,7 +291,7 @@ impl<'k> Tablespaces<'k> {
         // A damaged page does not tell whether it has changed. Copy the whole file instead: that reads the page once more, and names it.
         let delta = if found.bad.is_empty() { changes.finish(from.1)? } else { None };
         self.count(&found);
-        let copy = copy.exists().then_some(copy);
+        let copy = copy.is_there().then_some(copy);
         if delta.is_none() {
             copy.map_or(Ok(()), remove)?;
             return Ok(None);
@@ -509,7 +510,7 @@ fn put(copy: Option<&Path>, set: &Path, name: &Path, entry: &BackupTablespace) -
     fs::create_dir_all(dir).map_err(failed(dir, "making the directory"))?;
     let Some(copy) = copy else { return Ok(()) };
     let to = if entry.delta.is_some() { delta_of(&path) } else { path };
-    if to.exists() {
+    if to.is_there() {
         return Err(BackupError::Damaged(format!("{}: two files have this name", to.display())));
     }
     fs::rename(copy, &to).map_err(failed(&to, "giving the copy its name"))?;

@@ -19,6 +19,7 @@ use crate::server::ServerKind;
 use crate::source::backup::BackupNotes;
 use crate::source::content::is_delta;
 use crate::source::crc32c::FileSums;
+use crate::source::files::AskPath;
 use crate::source::keys::KeyFiles;
 use crate::source::name::NameHint;
 
@@ -157,7 +158,7 @@ pub fn verify_backup(set: &Path, increments: &[PathBuf], keys: &KeyFiles) -> Res
 
 /// Refuses a directory without a list of files to compare with, and names the commands that verify what it holds.
 fn refuse_others(set: &Path) -> Result<()> {
-    if manifest::is_there(set) || !set.is_dir() {
+    if manifest::is_there(set) || !set.is_folder_there() {
         return Ok(());
     }
     refuse_unfinished(set).map_err(as_job)?;

@@ -11,6 +11,8 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
+use flow::for_this_job;
+
 use super::examined::{Break, StreamOutcome};
 use super::inner::Inner;
 use crate::report::document::Severity;
@@ -40,7 +42,7 @@ impl Unpacking {
     pub fn start(packing: Packing, inside: Box<dyn Inner>) -> Self {
         let (sender, receiver) = sync_channel(BATCHES_WAITING);
         let incoming = Incoming { receiver, current: Vec::new(), done: 0, taken: 0, last: [0; 8], broken: None };
-        let worker = std::thread::Builder::new().spawn(move || unpack(packing, incoming, inside));
+        let worker = std::thread::Builder::new().spawn(for_this_job(move || unpack(packing, incoming, inside)));
         let worker = worker.map_err(|error| format!("no thread starts to decompress it: {}", plain(&error)));
         Self { sender, batch: Vec::with_capacity(BATCH), worker }
     }

@@ -28,6 +28,7 @@ use super::unfinished;
 use crate::door;
 use crate::manifest;
 use crate::source::backup::{BackupNotes, emptied_at as emptied};
+use crate::source::files::AskPath;
 use crate::source::log_name::{COPIED_LOG, LOG, REDO_DIR};
 use crate::source::redo_log::copied_log;
 use crate::unpack::MARKER;
@@ -76,7 +77,7 @@ pub(super) fn refuse_unfit(datadir: &Path) -> Result<()> {
     if let Some(why) = manifest::unfit(datadir) {
         return refused(why);
     }
-    if datadir.join(MARKER).exists() {
+    if datadir.join(MARKER).is_there() {
         return refused(format!(
             "{}: files are missing here, because innokit unpack was interrupted: remove the directory and unpack again",
             datadir.display()
@@ -105,7 +106,7 @@ pub(super) fn refuse_unfit(datadir: &Path) -> Result<()> {
 /// Fails if the tool noted that pages were already damaged when it copied them.
 pub(super) fn refuse_damaged_pages(dir: &Path, tool: &str) -> Result<()> {
     let pages = dir.join(DAMAGED_PAGES);
-    if pages.exists() {
+    if pages.is_there() {
         return refused(format!(
             "{}: pages were damaged already when the backup was taken: {tool} --prepare may repair those that are free",
             pages.display()

@@ -28,6 +28,7 @@ use super::reduced_files::Reduced;
 use super::walk::walk;
 use crate::door;
 use crate::source::backup::{BackupNotes, XTRABACKUP};
+use crate::source::files::AskPath;
 use crate::source::read_small;
 
 const DELETED: &str = "del";
@@ -200,7 +201,7 @@ impl FileStep {
             }
             Self::Rename(from, to) => {
                 let path = datadir.join(from);
-                if !path.exists() {
+                if !path.is_there() {
                     return Ok(());
                 }
                 let renamed = door::make_parents(datadir, to).and_then(|()| door::rename(datadir, from, to));

@@ -11,6 +11,7 @@ use super::error::{Result, failed, locked_out};
 use super::head::Head;
 use super::space::PlannedSpace;
 use crate::door;
+use crate::source::files::AskPath;
 use crate::source::keys::SpaceKey;
 use crate::source::page::{PageAt, PageOpener};
 use crate::source::read_up_to;
@@ -33,7 +34,7 @@ pub(super) fn prove<'s>(
     let mut encrypted = Vec::new();
     for space in spaces.filter(|space| space.crypt.keys().is_some()) {
         let path = datadir.join(space.renamed_from.as_ref().unwrap_or(&space.path));
-        let found = if path.exists() { mode_of(&path, &space.format, &space.crypt.key)? } else { None };
+        let found = if path.is_there() { mode_of(&path, &space.format, &space.crypt.key)? } else { None };
         mode = mode.or(found);
         encrypted.push(space);
     }

@@ -28,6 +28,7 @@ use super::survey::Survey;
 use super::taken::Taken;
 use super::wanted::Wanted;
 use super::{outside, planning, shadow};
+use crate::source::files::AskPath;
 use crate::source::log_name::LOG;
 
 /// Copies a datadir or a backup to `to`, which must be free, and recovers it there.
@@ -44,7 +45,7 @@ pub(super) fn recover_copy(datadir: &Path, to: &Path, options: &RecoverOptions, 
     // The log takes a core to read, and the files mostly a device to copy. If recovery is impossible, the copying stops.
     let (wanted, files_outside) = copying.beside(&inside, has_log, || {
         let wanted = Wanted::read(&log, budget.plan, at_once, options.until)?;
-        if datadir.join(SHADOW_NAME).exists() {
+        if datadir.join(SHADOW_NAME).is_there() {
             return Ok((None, Survey::take(datadir, &wanted, keys)?.outside));
         }
         let RecoverPlan { wanted, outside, .. } = planning::plan(datadir, wanted, keys)?;

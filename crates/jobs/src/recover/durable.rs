@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::error::{Result, failed};
 use crate::door;
+use crate::source::files::AskPath;
 
 /// Gives a new file or directory the owner and mode of the one it copies or accompanies, so that the server can use it. Not through a link:
 /// that would give away what the link leads to.
@@ -20,7 +21,7 @@ pub(super) fn give(made: &File, path: &Path, like: &Metadata) -> Result<()> {
 
 /// Creates missing directories durably, as the datadir's owner would.
 pub(crate) fn make_directories(dir: &Path, datadir: &Path) -> Result<()> {
-    if dir.is_dir() {
+    if dir.is_folder_there() {
         return Ok(());
     }
     if let Some(parent) = dir.parent() {

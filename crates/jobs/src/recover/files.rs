@@ -19,6 +19,7 @@ use super::plan::RecoverPlan;
 use super::reach::Reach;
 use super::space::{PlannedSpace, SpacePart};
 use crate::door;
+use crate::source::files::AskPath;
 
 /// Extension of a file renamed for a moment to free its name for another.
 const ASIDE: &str = "innokit-aside";
@@ -75,7 +76,7 @@ impl Files {
                 let path = datadir.join(&part.path);
                 let mut handle = None;
                 // A file with the name of a new tablespace is another's, and will be renamed or removed.
-                if path.exists() && !space.is_new {
+                if path.is_there() && !space.is_new {
                     let file = door::open_file(&path).map_err(failed(&path, "opening the tablespace"))?;
                     end = part.start + len_of(&file, &path)?;
                     handle = Some(Opened::of(&file, &path)?.keep(&open, &path, &handle_of(file, space, false), false));
@@ -216,7 +217,7 @@ fn rename_all(reach: Reach<'_>, plan: &RecoverPlan, done: &mut Done) -> Result<(
     let renames = plan.spaces.values().filter_map(|space| Some((space.renamed_from.clone()?, space.path.clone())));
     let mut left: Vec<_> = renames.collect();
     while !left.is_empty() {
-        let free = left.iter().position(|(_, to)| !datadir.join(to).exists());
+        let free = left.iter().position(|(_, to)| !datadir.join(to).is_there());
         let Some((from, to)) = free.map(|place| left.remove(place)) else {
             // Break the circle by moving one file aside. Only in a copy: a later run would not know this name, but an interrupted copy is
             // not continued.

@@ -32,6 +32,7 @@ use super::error::{RecoverError, Result, damaged, refused};
 use super::outside::Outside;
 use super::tuning::Tuning;
 use crate::manifest;
+use crate::source::files::AskPath;
 use crate::source::log_name::REDO_DIR;
 use crate::source::redo_log::{copied_log, has_mysql_ring};
 
@@ -70,7 +71,8 @@ pub(super) enum Vendor {
 impl RedoLog {
     /// Opens a datadir's log; `for_writing` if it will be closed.
     pub fn open(datadir: &Path, for_writing: bool, keys: &KeyStore) -> Result<Self> {
-        let is_mysql = datadir.join(REDO_DIR).is_dir() || copied_log(datadir).is_some() || has_mysql_ring(datadir);
+        let is_mysql =
+            datadir.join(REDO_DIR).is_folder_there() || copied_log(datadir).is_some() || has_mysql_ring(datadir);
         let vendor = if is_mysql {
             Vendor::MySql(MySqlRedo::open(datadir, keys)?)
         } else {

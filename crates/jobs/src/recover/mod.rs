@@ -127,8 +127,10 @@ pub use self::waiting::Waiting;
 pub use self::walk::walk as walk_datadir;
 use self::wanted::Wanted;
 use crate::binlog_at::binlog_at;
+use crate::fault;
 use crate::manifest;
 use crate::replica;
+use crate::source::files::AskPath;
 use crate::source::log_name::{LOG, REDO_DIR};
 use crate::source::redo_log::copied_log;
 
@@ -145,7 +147,9 @@ pub fn recover(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
             "a base copy is kept as it is, for other moments: name a directory for the recovered copy (--to)",
         );
     }
-    recover_own(datadir, options)
+    let done = recover_own(datadir, options)?;
+    fault::refuse_unread()?;
+    Ok(done)
 }
 
 /// Like [`recover`], but an archive of the redo log may be applied in place: the caller has made the copy and keeps the base.
@@ -175,8 +179,9 @@ pub(crate) fn recover_own(datadir: &Path, options: &RecoverOptions) -> Result<Re
 
 /// Recovers a datadir, or prepares a backup as it is.
 pub(crate) fn recover_one(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
-    let has_log = datadir.join(LOG).is_file() || datadir.join(REDO_DIR).is_dir() || copied_log(datadir).is_some();
-    if !datadir.join("ibdata1").is_file() || !has_log {
+    let has_log =
+        datadir.join(LOG).is_file_there() || datadir.join(REDO_DIR).is_folder_there() || copied_log(datadir).is_some();
+    if !datadir.join("ibdata1").is_file_there() || !has_log {
         let log = "ib_logfile0 (MariaDB, MySQL before 8.0.30), #innodb_redo (MySQL) or xtrabackup_logfile (a backup of xtrabackup)";
         return refused(format!("{}: not a datadir: ibdata1 or the redo log, {log}, is missing", datadir.display()));
     }
@@ -268,7 +273,7 @@ fn finish_emptied(datadir: &Path, options: &RecoverOptions, end: Lsn) -> Result<
 fn dry_run(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<Recovered> {
     let budget = Budget::of(options.memory);
     let _lock = Lock::take(datadir, Sharing::Shared)?;
-    if datadir.join(SHADOW_NAME).exists() {
+    if datadir.join(SHADOW_NAME).is_there() {
         return refused("finish the interrupted run first: until then it is unknown what is left to do");
     }
     let tuning = options.tuning.within(options.memory);
@@ -342,7 +347,7 @@ fn finish_interrupted(reach: Reach<'_>, wanted: &Wanted, options: &RecoverOption
 fn begin(datadir: &Path, log: &RedoLog, options: &RecoverOptions) -> (Budget, Option<Prefetcher>) {
     let (budget, tuning) = (Budget::of(options.memory), &options.tuning);
     let is_plain = log.backup.is_none() && options.redo.is_none() && options.until.is_none() && !options.is_fresh;
-    if !tuning.prefetch || !is_plain || datadir.join(SHADOW_NAME).exists() {
+    if !tuning.prefetch || !is_plain || datadir.join(SHADOW_NAME).is_there() {
         return (budget, None);
     }
     let budget = budget.with_prefetch(log.len_max());

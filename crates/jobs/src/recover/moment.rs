@@ -13,6 +13,7 @@ use super::reached::ReachedMoment;
 use super::shadow::SHADOW_NAME;
 use super::wanted::Wanted;
 use crate::archive::mark_at;
+use crate::source::files::AskPath;
 
 /// The options with `until` set to the LSN that the archive had reached at a time.
 pub(super) fn with_lsn_of(time: SystemTime, options: &RecoverOptions) -> Result<RecoverOptions> {
@@ -41,7 +42,7 @@ pub(super) fn with_lsn_of(time: SystemTime, options: &RecoverOptions) -> Result<
 /// The tag of the shadow file that an interrupted run may have left in the datadir. That run had no archive, so it is the tag of the
 /// datadir's own log.
 pub(super) fn shadow_tag(datadir: &Path, wanted: &Wanted, options: &RecoverOptions, keys: &KeyStore) -> Result<u64> {
-    if options.redo.is_none() || !datadir.join(SHADOW_NAME).exists() {
+    if options.redo.is_none() || !datadir.join(SHADOW_NAME).is_there() {
         return Ok(wanted.tag());
     }
     let own = RedoLog::open(datadir, false, keys)?;

@@ -22,6 +22,7 @@ use crate::door;
 use crate::source::backup::BackupNotes;
 use crate::source::catalog::outside_of_mysql;
 use crate::source::datadir::link_target;
+use crate::source::files::AskPath;
 use crate::source::identity_of;
 use crate::source::name::NameHint;
 
@@ -42,7 +43,7 @@ pub(super) enum Outside {
 
 impl Outside {
     pub fn of(datadir: &Path) -> Self {
-        if datadir.join(MARKER).exists() { Self::MovedIn } else { Self::Stays }
+        if datadir.join(MARKER).is_there() { Self::MovedIn } else { Self::Stays }
     }
 
     /// The path of the file that the log, or a shadow file, calls `name`: relative to the datadir, or absolute. `None` for names that no
@@ -75,7 +76,7 @@ pub(super) fn of_mysql<'n>(datadir: &Path, in_log: impl Iterator<Item = &'n Stri
 /// the original's file. It happens if the dictionary could not be read before recovery.
 pub(super) fn refuse_left(copy: &Path, keys: &KeyStore) -> Result<()> {
     let outside = outside_of_mysql(copy, keys).unwrap_or_default();
-    match outside.iter().find(|path| path.exists()) {
+    match outside.iter().find(|path| path.is_there()) {
         None => Ok(()),
         Some(path) => refused(format!(
             "{} is outside the datadir, which was not known before the recovery: recover in place, or copy the file and try again",

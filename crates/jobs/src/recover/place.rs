@@ -23,6 +23,7 @@ use super::walk::walk;
 use super::{outside, unfinished};
 use crate::door;
 use crate::source::backup::BackupNotes;
+use crate::source::files::AskPath;
 use crate::source::log_name::{REDO_DIR, is_of_log};
 use crate::source::name::{NameHint, places_inside};
 use crate::stop;
@@ -73,7 +74,7 @@ fn lock_soon(file: &File, sharing: Sharing) -> io::Result<bool> {
 
 /// Whether `to` does not exist or is an empty directory.
 pub(crate) fn is_free(to: &Path) -> bool {
-    fs::read_dir(to).map(|mut entries| entries.next().is_none()).unwrap_or(!to.exists())
+    fs::read_dir(to).map(|mut entries| entries.next().is_none()).unwrap_or(!to.is_there())
 }
 
 /// A file or a directory of a datadir, by its names there and in the copy.
@@ -129,7 +130,7 @@ impl<'d> Copying<'d> {
         if !is_free(to) {
             return Err(unfinished::occupied(to));
         }
-        let parent = to.ancestors().find(|ancestor| ancestor.exists() && !ancestor.as_os_str().is_empty());
+        let parent = to.ancestors().find(|ancestor| ancestor.is_there() && !ancestor.as_os_str().is_empty());
         let (parent, source) = (parent.map(fs::canonicalize), fs::canonicalize(from));
         if let (Some(Ok(parent)), Ok(source)) = (parent, source)
             && parent.starts_with(source)
@@ -254,11 +255,13 @@ pub(super) fn sync(to: &Path) -> Result<()> {
 fn moves<'p>(from: &Path, outside: &'p [PathBuf]) -> Result<Vec<(&'p PathBuf, PathBuf)>> {
     let mut moves: Vec<(&PathBuf, PathBuf)> = Vec::new();
     // MariaDB has nothing but tables outside.
-    let tried = if from.join("mysql.ibd").is_file() { 2 } else { 1 };
+    let tried = if from.join("mysql.ibd").is_file_there() { 2 } else { 1 };
     for source in outside {
         let target = places_inside(source).take(tried).find(|target| {
             let is_new = moves.iter().all(|(_, other)| other != target);
-            is_new && !from.join(target).exists() && target.parent().is_some_and(|dir| from.join(dir).is_dir())
+            is_new
+                && !from.join(target).is_there()
+                && target.parent().is_some_and(|dir| from.join(dir).is_folder_there())
         });
         let Some(target) = target else {
             let name = source.display();

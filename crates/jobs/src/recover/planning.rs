@@ -25,6 +25,7 @@ use super::survey::{NewestPage, Survey};
 use super::until;
 use super::wanted::Wanted;
 use crate::manifest;
+use crate::source::files::AskPath;
 use crate::source::keys::SpaceKey;
 use crate::source::name::NameHint;
 use crate::source::page::{PageAt, PageOpener};
@@ -270,13 +271,13 @@ impl Find<'_> {
     fn is_unwritten(&self, space: SpaceId, name: &Path) -> bool {
         let path = self.datadir.join(name);
         let is_its = self.wanted.is_backup || self.wanted.owners.get(name) == Some(&space);
-        is_its && path.is_file() && matches!(Head::read(&path), Ok(None))
+        is_its && path.is_file_there() && matches!(Head::read(&path), Ok(None))
     }
 
     /// Whether a file of this name exists and will keep the name.
     fn is_taken(&self, path: &Path) -> Result<bool> {
         let path_now = self.datadir.join(path);
-        if !path_now.exists() || self.dropped.iter().any(|dropped| dropped == path) {
+        if !path_now.is_there() || self.dropped.iter().any(|dropped| dropped == path) {
             return Ok(false);
         }
         let Some(head) = Head::read(&path_now)? else { return Ok(true) };
@@ -297,7 +298,7 @@ impl Find<'_> {
             }
             return Ok(None);
         }
-        let other = if file.exists() { Head::read(&file)? } else { None };
+        let other = if file.is_there() { Head::read(&file)? } else { None };
         if let Some(other) = other {
             let other = other.format.space();
             return refused(format!("{} should be tablespace {space}, but is {other}", path.display()));
@@ -305,7 +306,7 @@ impl Find<'_> {
         if self.wanted.heads.redo(id).is_void {
             return Ok(None);
         }
-        if !file.exists() {
+        if !file.is_there() {
             return refused(format!("{} is missing: the log changes it as tablespace {space}", path.display()));
         }
         let mut opener = PageOpener::new();

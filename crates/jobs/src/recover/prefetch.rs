@@ -22,7 +22,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
 use flow::rewrite::{Prefetch, Prefetched};
-use flow::{DIRECT_ALIGN, Descriptors, FileHandle, FileId};
+use flow::{DIRECT_ALIGN, Descriptors, FileHandle, FileId, for_this_job};
 use format::{PageSize, SpaceFormat, SpaceId};
 
 use super::load::{GroupId, pages_of};
@@ -76,7 +76,7 @@ impl Prefetcher {
             spaces.read.into_iter().map(|(_, _, file)| file).collect()
         };
         // The same if no thread starts.
-        let thread = thread::Builder::new().spawn(work).ok();
+        let thread = thread::Builder::new().spawn(for_this_job(work)).ok();
         Self { wanted: Some(wanted), stop, thread }
     }
 

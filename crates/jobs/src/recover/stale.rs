@@ -12,6 +12,7 @@ use super::options::RecoverOptions;
 use crate::archive::{Besides, Beyond, BeyondKind, besides};
 use crate::manifest::{self, Manifest};
 use crate::server::BinlogPosition;
+use crate::source::files::AskPath;
 
 /// Databases of the server itself. What is in their files of other engines changes with nearly every statement about accounts or statistics.
 const SYSTEM: [&str; 4] = ["mysql", "sys", "performance_schema", "information_schema"];
@@ -102,7 +103,7 @@ fn listed(tables: &[&str]) -> String {
 /// The tables of other engines in the databases of a datadir, as `database/table`.
 fn of_other_engines(datadir: &Path) -> Vec<String> {
     let mut found = Vec::new();
-    let folders = fs::read_dir(datadir).into_iter().flatten().flatten().filter(|entry| entry.path().is_dir());
+    let folders = fs::read_dir(datadir).into_iter().flatten().flatten().filter(|entry| entry.path().is_folder_there());
     for folder in folders {
         let database = folder.file_name().to_string_lossy().into_owned();
         if SYSTEM.contains(&database.as_str()) || database.starts_with('#') {

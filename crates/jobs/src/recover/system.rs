@@ -10,6 +10,7 @@ use format::SpaceFormat;
 use super::error::{Result, failed, refused};
 use super::space::SpacePart;
 use crate::door;
+use crate::source::files::AskPath;
 use crate::source::read_up_to;
 
 /// The files, in page order.
@@ -27,7 +28,7 @@ impl SystemFiles {
         let mut files = Self { parts: Vec::new(), len: 0 };
         for number in 1.. {
             let path = datadir.join(name(number));
-            if !path.exists() {
+            if !path.is_there() {
                 break;
             }
             let len = std::fs::metadata(&path).map_err(failed(&path, "looking at the file"))?.len();
@@ -35,7 +36,7 @@ impl SystemFiles {
             files.len += len;
         }
         let next = files.parts.len() + 2;
-        if datadir.join(name(next)).exists() {
+        if datadir.join(name(next)).is_there() {
             return refused(format!("ibdata{next} exists, but ibdata{} is missing", next - 1));
         }
         Ok(files)

@@ -11,6 +11,7 @@ use super::durable::sync_directory_of;
 use super::error::{RecoverError, Result, failed, refused};
 use super::outside;
 use crate::door;
+use crate::source::files::AskPath;
 
 const MARKER: &str = "innokit-recover.unfinished";
 /// For the DBA who finds it.
@@ -42,7 +43,7 @@ pub(crate) fn unmark(copy: &Path) -> Result<()> {
 
 /// Fails if the directory is a copy that was never finished.
 pub(crate) fn refuse(dir: &Path) -> Result<()> {
-    if !dir.join(MARKER).exists() {
+    if !dir.join(MARKER).is_there() {
         return Ok(());
     }
     refused(format!(
@@ -55,14 +56,14 @@ pub(crate) fn refuse(dir: &Path) -> Result<()> {
 /// The error for a target that is not empty. Tells if an interrupted run left it.
 pub(crate) fn occupied(to: &Path) -> RecoverError {
     let path = to.display();
-    if to.join(MARKER).exists() {
+    if to.join(MARKER).is_there() {
         return RecoverError::Refused(format!(
             "{path}: the directory is not empty: an interrupted innokit left an unfinished copy here ({MARKER}): unless another innokit is \
              still working on it, remove the directory and start again"
         ));
     }
     // A server may have finished such a copy, and it may be in use.
-    if to.join(outside::MARKER).exists() {
+    if to.join(outside::MARKER).is_there() {
         return RecoverError::Refused(format!(
             "{path}: the directory is not empty: an interrupted innokit recover left its copy here ({}): if no innokit and no server has used \
              it since, remove the directory and start again",

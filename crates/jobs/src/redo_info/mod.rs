@@ -19,11 +19,12 @@ use redo::{LogVendor, RedoError, mysql};
 
 use self::count::Count;
 use self::report::{CheckpointInfo, LogFileInfo, RedoInfo};
-use crate::Error;
+use crate::source::files::AskPath;
 use crate::source::keys::KeyFiles;
 use crate::source::mysql_log::MySqlLog;
 use crate::source::read_up_to;
 use crate::source::redo_log::log_files;
+use crate::{Error, fault};
 
 /// Bytes per read.
 const PIECE: usize = 1 << 20;
@@ -44,7 +45,13 @@ pub struct RedoInfoOptions {
 /// # Errors
 /// [`Error`]: a file cannot be read, or is not a redo log. A log that ends early is not an error.
 pub fn redo_info(path: &Path, options: &RedoInfoOptions) -> Result<RedoInfo, Error> {
-    let paths = if path.is_dir() { log_files(path) } else { vec![path.to_path_buf()] };
+    let info = info_of(path, options)?;
+    fault::refuse_unread()?;
+    Ok(info)
+}
+
+fn info_of(path: &Path, options: &RedoInfoOptions) -> Result<RedoInfo, Error> {
+    let paths = if path.is_folder_there() { log_files(path) } else { vec![path.to_path_buf()] };
     let first = paths
         .first()
         .ok_or_else(|| Error::Unusable { path: path.to_path_buf(), why: "there is no redo log".to_owned() })?;

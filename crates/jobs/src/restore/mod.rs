@@ -21,7 +21,6 @@ use format::keyring::KeyStore;
 pub use self::error::RestoreError;
 use self::error::{Result, failed, refused};
 use self::moving::Moving;
-use crate::Error;
 use crate::backup::{BackupError, Chain, unchanged};
 use crate::binlog_at::binlog_at;
 use crate::manifest::{self, BackupState, Manifest};
@@ -32,8 +31,10 @@ use crate::recover::{
 use crate::replica::{State, is_mysql};
 use crate::server::BinlogPosition;
 use crate::source::crc32c::FileSums;
+use crate::source::files::AskPath;
 use crate::source::keys::KeyFiles;
 use crate::unpack::unpack_at_most;
+use crate::{Error, fault};
 
 /// The owner to give files to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -90,12 +91,13 @@ pub fn restore(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
         may_give_to(owner)?;
     }
     refuse_unfinished(backup)?;
-    let restored = match backup.is_dir() {
+    let restored = match backup.is_folder_there() {
         _ if options.moves => moved(backup, options)?,
         true => finished(&options.to, from_directory(backup, options)?, options)?,
         false => finished(&options.to, from_archive(backup, options)?, options)?,
     };
     sync_file_system_of(&options.to).map_err(failed(&options.to, "making the datadir durable"))?;
+    fault::refuse_unread()?;
     Ok(restored)
 }
 

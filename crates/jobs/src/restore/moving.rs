@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::{Result, failed, refused};
 use crate::recover::{RecoverError, is_free, make_directories, make_like, occupied, walk_datadir};
+use crate::source::files::AskPath;
 
 /// Suffix of an empty directory beside the backup, which is renamed to see whether the backup itself can be.
 const PROBE: &str = ".innokit-move";
@@ -25,7 +26,7 @@ impl Moving {
     pub fn of(backup: &Path, to: &Path) -> Result<Self> {
         // Links to the two directories stay: what they lead to is renamed.
         let set = fs::canonicalize(backup).map_err(failed(backup, "looking for the backup"))?;
-        if !set.is_dir() {
+        if !set.is_folder_there() {
             return refused(format!("{}: only a directory can become the datadir (--move)", backup.display()));
         }
         if !is_free(to) {

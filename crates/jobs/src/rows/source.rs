@@ -190,6 +190,12 @@ impl Tables {
         })
     }
 
+    /// Whether some bytes of the table's files could not be read.
+    pub(super) fn is_unread(&self, table: &TableSource) -> bool {
+        let spaces = table.trees.iter().filter_map(|tree| self.spaces.get(tree.space));
+        self.missed(table).is_some() || spaces.flat_map(|space| &space.files).any(|file| fault::is_unread(&file.path))
+    }
+
     /// The same as a sentence.
     pub(super) fn out_of_reach(&self, table: &TableSource) -> Option<String> {
         let missed = self.missed(table)?;

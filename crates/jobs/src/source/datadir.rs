@@ -201,10 +201,11 @@ impl Inventory {
                     return self.skip(path, "compressed, and not a tablespace or an archive by its name");
                 }
                 Ok(Some(content)) => content,
-                // The user named this file: let its reader report why there is nothing to check.
-                _ if named => Content::Pages,
-                Ok(None) => return self.unknown(path),
+                // What it is stays unknown: read as pages, an archive would be damaged.
                 Err(error) => return self.fail(path, &error),
+                // The user named this file: let its reader report why there is nothing to check.
+                Ok(None) if named => Content::Pages,
+                Ok(None) => return self.unknown(path),
             },
         };
         self.candidates.push(Candidate { path, len, hint, named, content });

@@ -119,6 +119,31 @@ pub(crate) fn exists(path: impl AsRef<Path>) -> bool {
     metadata(path.as_ref()).is_ok()
 }
 
+/// The questions of `std::path::Path` that answer "no" when the system refuses to answer. Asked in this way, they are asked again where that
+/// helps, and a refusal is noted: the job does not end well then ([`fault::refuse_unread`]).
+pub(crate) trait AskPath {
+    /// As [`exists`].
+    fn is_there(&self) -> bool;
+    /// As [`is_dir`].
+    fn is_folder_there(&self) -> bool;
+    /// As [`is_file`].
+    fn is_file_there(&self) -> bool;
+}
+
+impl AskPath for Path {
+    fn is_there(&self) -> bool {
+        exists(self)
+    }
+
+    fn is_folder_there(&self) -> bool {
+        is_dir(self)
+    }
+
+    fn is_file_there(&self) -> bool {
+        is_file(self)
+    }
+}
+
 /// An entry of a directory or a prefix.
 #[derive(Debug)]
 pub(crate) struct DirEntry {

@@ -16,6 +16,7 @@ use super::log_name::{COPIED_LOG, LOG, REDO_DIR};
 use super::name::NameHint;
 use super::read_up_to;
 use crate::report::document::Pending;
+use crate::source::files::AskPath;
 use crate::source::files::{self, File};
 
 /// Redo logs near the files of a run, each read once and only if a finding depends on it.
@@ -369,7 +370,7 @@ pub(crate) fn log_files(dir: &Path) -> Vec<PathBuf> {
 /// Whether the datadir has a log of MySQL before 8.0.30: a ring of files.
 pub(crate) fn has_mysql_ring(dir: &Path) -> bool {
     let first = dir.join(LOG);
-    !dir.join(REDO_DIR).is_dir() && identify(&first).is_ok_and(|vendor| vendor == LogVendor::MySql)
+    !dir.join(REDO_DIR).is_folder_there() && identify(&first).is_ok_and(|vendor| vendor == LogVendor::MySql)
 }
 
 /// The vendor of the log that begins in the file.

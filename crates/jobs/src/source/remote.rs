@@ -14,12 +14,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use flow::SharedEngine;
+use flow::{InJob, Job, SharedEngine};
 use serde::{Deserialize, Serialize};
 
 use super::files;
+use crate::Error;
 pub use crate::fault::Missed;
-use crate::{Error, fault};
 
 /// What is known of an object, or of the prefix that several share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,22 +218,23 @@ pub fn missed_near(paths: &[PathBuf]) -> Option<Missed> {
 #[derive(Debug)]
 pub struct Visit {
     paths: Vec<PathBuf>,
+    /// The visit is a job of its thread.
+    _in_job: InJob,
 }
 
-/// Begins a visit: buckets are listed again, and what failed in them is tried again. Visits that overlap see the same.
+/// Begins a visit, on the thread that does the work: buckets are listed again, and what failed in them is tried again. Visits to one bucket
+/// that overlap see the same of it. What the system refuses of local files concerns this visit alone.
 #[must_use]
 pub fn visit(paths: &[PathBuf]) -> Visit {
-    fault::begin(paths);
     let paths: Vec<PathBuf> = paths.iter().filter(|path| is_url(path)).cloned().collect();
     if let Some(remote) = installed().filter(|_| !paths.is_empty()) {
         remote.visit(&paths);
     }
-    Visit { paths }
+    Visit { paths, _in_job: Job::default().enter() }
 }
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        fault::end();
         if let Some(remote) = installed().filter(|_| !self.paths.is_empty()) {
             remote.leave(&self.paths);
         }

@@ -24,6 +24,7 @@ use self::error::{Result, damaged, refused};
 use self::source::{ArchiveKind, cut, of_bytes, open, pump};
 pub(crate) use self::target::MARKER;
 use self::target::UnpackDir;
+use crate::fault;
 use crate::manifest::MANIFEST;
 use crate::source::crc32c::{Crc32c, FileSums};
 
@@ -60,7 +61,7 @@ pub fn unpack_at_most(archives: &[PathBuf], dir: &Path, max: Option<u64>) -> Res
         return refused("standard input can be used for one archive only");
     }
     let mut work = Work { target: UnpackDir::make(dir, max)?, archive: 0, open: HashMap::new(), left_out: Vec::new() };
-    let done = work.all(archives);
+    let done = work.all(archives).and_then(|done| fault::refuse_unread().map(|()| done).map_err(UnpackError::from));
     if done.is_err() {
         work.target.discard();
     }

@@ -20,6 +20,7 @@ use crate::door;
 use crate::door::is_own;
 use crate::source::content::{Content, HEAD, Packing, packed_name, recognise};
 use crate::source::crc32c::{Crc32c, FileSums};
+use crate::source::files::AskPath;
 use crate::source::read_up_to;
 
 /// Marks a directory whose content is incomplete.
@@ -74,13 +75,13 @@ impl Limit {
 impl UnpackDir {
     /// Takes an empty directory, or creates one.
     pub fn make(root: &Path, max: Option<u64>) -> Result<Self> {
-        let is_given = root.is_dir();
+        let is_given = root.is_folder_there();
         let is_free = match is_given {
             true => fs::read_dir(root).map_err(failed(root, "reading the directory"))?.next().is_none(),
             false => fs::symlink_metadata(root).is_err(),
         };
         if !is_free {
-            let is_unfinished = root.join(MARKER).exists();
+            let is_unfinished = root.join(MARKER).is_there();
             return Err(UnpackError::Occupied { path: root.to_path_buf(), is_unfinished });
         }
         let made = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(root);

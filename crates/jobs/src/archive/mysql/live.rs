@@ -11,6 +11,7 @@ use redo::{LogVendor, RedoError};
 
 use crate::archive::error::{Result, failed, refused};
 use crate::door;
+use crate::source::files::AskPath;
 use crate::source::log_name::{LOG, REDO_DIR};
 use crate::source::read_up_to;
 use crate::source::redo_log::log_files;
@@ -191,7 +192,7 @@ fn sizes_in(dir: &Path) -> u64 {
 
 /// Whether the datadir has a MySQL log. Refuses one from before 8.0.30.
 pub(in crate::archive) fn is_mysql(datadir: &Path) -> Result<bool> {
-    if datadir.join(REDO_DIR).is_dir() {
+    if datadir.join(REDO_DIR).is_folder_there() {
         return Ok(true);
     }
     let path = datadir.join(LOG);

@@ -33,6 +33,7 @@ use super::gap::{Gap, noted};
 use super::name::{SegmentName, list};
 use super::options::ArchiveOptions;
 use super::status::{ArchiveEvent, ArchiveStatus, Unlogged};
+use crate::source::files::AskPath;
 use crate::unlogged::{Load, Once};
 
 /// Bytes of the first read.
@@ -124,7 +125,7 @@ fn continued(
 ) -> Result<(BlockWriter, Groups)> {
     let groups = Groups::resumed(stored.name.start, stored.full_blocks(), stored.last_block().as_ref())?;
     let end = stored.name.end_path(dir);
-    let is_closed = end.exists();
+    let is_closed = end.is_there();
     // Only a gap closes a segment behind a partly filled block. The run was killed before it noted the gap, so open the segment again.
     if is_closed && stored.last_block().is_some() {
         remove_file(&end).map_err(failed(&end, "opening the segment again"))?;

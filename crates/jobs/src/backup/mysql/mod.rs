@@ -31,6 +31,7 @@ use super::vendor::{Altered, LogRange, Vendor};
 use super::verify::MEMORY;
 use crate::recover::LogNames;
 use crate::server::{BackupServer, LogServer, ServerFacts, other_datadir};
+use crate::source::files::AskPath;
 use crate::source::keys::KeyFiles;
 use crate::source::log_name::REDO_DIR;
 use crate::source::name::NameHint;
@@ -207,7 +208,7 @@ fn refuse_elsewhere(server: &mut dyn BackupServer, datadir: &Path, copied: Optio
             ));
         };
         let is_missing = known.as_ref().is_some_and(|known| !known.contains(name.as_path()));
-        if is_missing && own.join(&name).exists() {
+        if is_missing && own.join(&name).is_there() {
             return refused(format!(
                 "{}: the server has a tablespace there, where innokit looks for none: it is not backed up yet",
                 name.display()

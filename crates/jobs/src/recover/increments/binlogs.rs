@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::super::error::{Result, failed};
+use crate::source::files::AskPath;
 use crate::source::read_small;
 
 /// Bytes of an index read at most. It is short, because a backup has one binary log.
@@ -20,14 +21,14 @@ pub(in super::super) fn of(dir: &Path) -> Result<Vec<PathBuf>> {
     let (mut logs, mut indexes) = (BTreeSet::new(), BTreeSet::new());
     for name in names {
         let path = dir.join(&name);
-        if name.extension() != Some(OsStr::new("index")) || !path.is_file() {
+        if name.extension() != Some(OsStr::new("index")) || !path.is_file_there() {
             continue;
         }
         let text = read_small(&path, INDEX_MAX).map_err(failed(&path, "reading the index of binary logs"))?;
         let named = String::from_utf8_lossy(&text).into_owned();
         // The index has the server's paths.
         let named = named.lines().filter_map(|line| Path::new(line.trim()).file_name().map(PathBuf::from));
-        logs.extend(named.filter(|log| dir.join(log).is_file()));
+        logs.extend(named.filter(|log| dir.join(log).is_file_there()));
         indexes.insert(name);
     }
     Ok(logs.into_iter().chain(indexes).collect())

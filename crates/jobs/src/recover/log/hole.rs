@@ -6,6 +6,7 @@ use format::Lsn;
 
 use super::super::error::{Result, refused};
 use crate::archive::SegmentName;
+use crate::source::files::AskPath;
 
 /// Why no more segments can be read, although their timeline goes on. Other timelines prove nothing: they are another history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +27,7 @@ impl Hole {
     /// The hole behind segments that end at `end`. `next` is the next segment of their timeline, `reached` the timeline's last mark.
     pub fn behind(dir: &Path, end: Lsn, next: Option<SegmentName>, reached: Option<Lsn>) -> Option<Self> {
         match next {
-            Some(next) if next.start > end => Some(Self::Missing { next, is_noted: next.gap_path(dir).exists() }),
+            Some(next) if next.start > end => Some(Self::Missing { next, is_noted: next.gap_path(dir).is_there() }),
             Some(next) => Some(Self::Unproven(next)),
             None => reached.filter(|reached| *reached > end).map(|reached| Self::Lost { reached }),
         }

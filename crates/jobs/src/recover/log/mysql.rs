@@ -30,6 +30,7 @@ use super::super::error::{RecoverError, Result, damaged, failed, locked_out, ref
 use super::archived_mysql::{ArchivedEnd, find, needed_to};
 use super::verify::{verify_end, verify_stretch};
 use crate::door;
+use crate::source::files::AskPath;
 use crate::source::log_name::{LOG, REDO_DIR};
 use crate::source::mysql_log::{MySqlLog, MySqlLogError};
 use crate::source::read_up_to;
@@ -73,7 +74,7 @@ impl MySqlRedo {
             return Self::open_ring(datadir, old, keys);
         }
         let dir = copied_log(datadir).unwrap_or_else(|| datadir.join(REDO_DIR));
-        if old.exists() {
+        if old.is_there() {
             return refused(format!(
                 "{} and {} both exist, and the server would use the former as its log: remove the one that is not in use",
                 old.display(),

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::{io, thread};
 
 use flow::queue::OpenQueue;
-use flow::{BLOCK_ALIGN, Block, Counters, FileId, Reader};
+use flow::{BLOCK_ALIGN, Block, Counters, FileId, Reader, for_this_job};
 use format::{Lsn, PageId};
 use redo::record::{Effect, FileRecord, Grammar, Mtr, RedoRecord, Subject};
 
@@ -91,7 +91,7 @@ impl RedoLog {
                 Ok(reader) => drop(framer().map(|framer| framer(reader).feed(&give, &empty))),
                 Err(error) => drop(give.send(Err(unread(error)))),
             };
-            let started = thread::Builder::new().spawn_scoped(scope, feed);
+            let started = thread::Builder::new().spawn_scoped(scope, for_this_job(feed));
             if started.is_err()
                 && let Some(framer) = framer()
             {

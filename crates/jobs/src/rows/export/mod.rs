@@ -129,6 +129,9 @@ pub struct TableExport {
     /// Why it was not exported although nothing is damaged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// Some bytes of its files could not be read, if only once: that these are all its rows is not known. The report names the files.
+    #[serde(skip)]
+    pub is_unsure: bool,
 }
 
 impl TableExport {
@@ -218,7 +221,9 @@ pub fn export<F: Format>(
             let of = OpenTable { table, tables: &tables, split: None };
             let exported = Job { of, open: &open, options, format, counters: &counters };
             let mut outputs = outputs.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            out.push(exported.run(&mut |table| outputs(table))?);
+            let mut exported = exported.run(&mut |table| outputs(table))?;
+            exported.is_unsure = tables.is_unread(table);
+            out.push(exported);
         }
         Ok::<_, Error>(())
     })?;
@@ -324,6 +329,7 @@ impl<F: Format> Job<'_, F> {
             notes: self.of.table.notes.clone(),
             stray_leaves: None,
             refused: None,
+            is_unsure: false,
         };
         let plan = |(tree, part)| Ok((planned(self.of, self.options, self.open, tree)?, tree, part));
         let plans = self.of.trees().and_then(|trees| trees.into_iter().map(plan).collect::<Result<Vec<_>, String>>());
