@@ -1,5 +1,5 @@
 # What a contributor runs. Each target installs what it needs (Debian, as root; other systems: see README.md).
-.PHONY: demo test quick test-ecosystem fetch wheel test-wheel test-arm test-nodes soak fuzz lint bench servers readers cloud fixtures datadirs dist test-dist
+.PHONY: demo test quick test-ecosystem fetch wheel test-wheel test-arm test-nodes soak fuzz lint bench servers readers cloud strace fixtures datadirs dist test-dist
 
 CARGO ?= cargo
 DATADIRS ?= target/datadirs
@@ -11,7 +11,7 @@ FEATURES = innokit/parquet,innokit/sql,innokit/cloud
 demo: ## build innokit and let it find a planted damage in real tablespaces of both servers
 	$(CARGO) run --quiet --profile demo -p innokit -- demo
 
-test: servers readers cloud ## every test of the Rust crates; those that read what real servers wrote run here only (`cargo test` runs the others)
+test: servers readers cloud strace ## every test of the Rust crates; those that read what real servers wrote run here only (`cargo test` runs the others)
 	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) RUST_TEST_THREADS=$(THREADS) scripts/test.sh $(FEATURES)
 
 quick: ## the tests of what differs from main, without servers; says what it leaves out
@@ -20,7 +20,7 @@ quick: ## the tests of what differs from main, without servers; says what it lea
 test-ecosystem: servers cloud datadirs ## the Python package with pyarrow, Polars, DuckDB, pandas, Spark, Ray and Daft
 	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) scripts/test-ecosystem.sh
 
-fetch: servers readers cloud ## what `make test` and `make test-ecosystem` take from the network
+fetch: servers readers cloud strace ## what `make test` and `make test-ecosystem` take from the network
 	scripts/test-ecosystem.sh --fetch
 
 wheel: ## the Python package of the last commit, into target/wheels; the same commit gives the same bytes: make wheel ARCHITECTURES="x86_64 aarch64"
@@ -62,6 +62,9 @@ servers: ## MariaDB and MySQL, as the tests use them; quick when they are there 
 
 readers: ## pyarrow, DuckDB and Polars, which read what we write as Parquet and Arrow
 	scripts/install-python-readers.sh
+
+strace: ## lets system calls fail under a sample of commands (make test), or under all (make soak)
+	scripts/install-strace.sh
 
 cloud: ## an S3 server and a proxy that spoils connections, as the tests of buckets use them (takes Go)
 	scripts/install-cloud.sh

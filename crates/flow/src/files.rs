@@ -110,6 +110,11 @@ impl FileSet {
         })
     }
 
+    /// The same of one file, asked anew.
+    pub(crate) fn is_on_fuse_itself(&self, file: FileId) -> bool {
+        self.path(file).parent().is_some_and(is_fuse)
+    }
+
     /// The number of files.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -391,7 +391,9 @@ impl<'f> Window<'f> {
         mut first: Option<io::Result<u32>>,
     ) -> Front {
         let direct = handle.is_direct();
-        let mut splitter = Splitter::new(block.offset, block.len, direct);
+        // A program's file system may cut replies anywhere, always at the same byte: from there on is asked next, which it takes.
+        let aligned = direct && !self.files.is_on_fuse_itself(block.file);
+        let mut splitter = Splitter::new(block.offset, block.len, aligned);
         let mut buffer = buffer;
         while let Some(range) = splitter.next() {
             if let Some(result) = first.take() {

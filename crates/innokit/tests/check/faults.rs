@@ -1,0 +1,48 @@
+//! A sample of what `make soak` does with every command: system calls fail under it, and status, result and leftovers keep the law that
+//! `scripts/faults.py` states.
+#![allow(clippy::expect_used, clippy::panic, reason = "helpers of tests fail the test")]
+
+use std::env;
+use std::path::PathBuf;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::common::repository;
+
+/// What the script says if it may not trace.
+const SKIPPED: i32 = 77;
+/// Of some 7,800. `INNOKIT_FAULTS=SEED` draws others.
+const CASES: &str = "60";
+
+/// Where `scripts/install-strace.sh` unpacks it.
+fn fetched() -> PathBuf {
+    let root = env::var_os("INNOKIT_SERVERS").map(PathBuf::from);
+    let home = || PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".cache/innokit");
+    root.unwrap_or_else(home).join("strace/bin")
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_sample_of_failing_system_calls_is_no_damage_and_never_all_well() {
+    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let seed = env::var("INNOKIT_FAULTS").unwrap_or_else(|_| "1".to_owned());
+    let path = env::var_os("PATH").unwrap_or_default();
+    let path = env::join_paths(env::split_paths(&path).chain([fetched()])).expect("a path");
+    let mut script = Command::new(repository().join("scripts/faults.py"));
+    script.args(["--innokit", env!("CARGO_BIN_EXE_innokit"), "--seed", &seed, "--sample", CASES]);
+    let set = dir.path().join("set");
+    // A machine that does much else is no hang.
+    script
+        .args(["--limit", "120", "--make"])
+        .arg(&set)
+        .arg("--set")
+        .arg(&set)
+        .env("PATH", path)
+        .env("TMPDIR", dir.path());
+    let run = script.output().expect("python3 runs");
+    let said = String::from_utf8_lossy(&run.stdout);
+    println!("{said}");
+    let is_kept = run.status.success() && said.contains(&format!("{CASES} cases"));
+    assert!(is_kept || run.status.code() == Some(SKIPPED), "{said}{}", String::from_utf8_lossy(&run.stderr));
+}
