@@ -35,6 +35,7 @@ pub fn run(args: &RedoArchiveArgs) -> Result<u8, Box<dyn Error>> {
         return Err("--segment-size takes 1M to 1G".into());
     }
     let started = SystemTime::now();
+    let access = args.server.is_named().then(|| server::access(&args.server)).transpose()?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
@@ -47,7 +48,7 @@ pub fn run(args: &RedoArchiveArgs) -> Result<u8, Box<dyn Error>> {
     let (to, poll, segment_size) = (args.to.clone(), Duration::from_millis(args.poll), args.segment_size);
     let options = ArchiveOptions { to, until, poll, segment_size, ..ArchiveOptions::default() };
     let mut told = Told { metrics: args.metrics.as_deref(), told: None, is_behind: false };
-    let mut connection = if args.server.is_named() { Some(server::log_server(&args.server, &stop)?) } else { None };
+    let mut connection = access.map(|access| server::log_server(&access, &stop)).transpose()?;
     if let Some(Err(error @ ServerError::Privilege { .. })) = connection.as_deref_mut().map(LogServer::binlog) {
         terminal::say(&format!(
             "{error}: the archive's marks will hold no binary log position (GRANT BINLOG MONITOR; on MySQL GRANT REPLICATION CLIENT)"

@@ -42,16 +42,18 @@ pub fn run(args: &BackupArgs) -> Result<u8, Box<dyn Error>> {
 
 fn take(args: &BackupArgs) -> Result<u8, Box<dyn Error>> {
     let started = SystemTime::now();
+    let access = server::access(&args.server);
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     // Removed when it is dropped, however the backup ends.
     let spool = spool(args)?;
+    let access = access?;
     let datadir = args.datadir.clone().unwrap_or_default();
     let to = spool.as_ref().map_or_else(|| args.to.clone().unwrap_or_default(), |spool| spool.path().join(SPOOLED));
-    let mut server = server::backup_server(&args.server, Duration::from_secs(args.lock_wait), &stop)?;
-    let mut log = server::log_server(&args.server, &stop)?;
+    let mut server = server::backup_server(&access, Duration::from_secs(args.lock_wait), &stop)?;
+    let mut log = server::log_server(&access, &stop)?;
     let bar = Bar::new(args.progress, None);
     let options = BackupOptions {
         to: to.clone(),

@@ -6,6 +6,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use jobs::{BackupServer, LogServer};
+#[cfg(feature = "sql")]
+use sql::Access;
 
 use crate::args::ServerArgs;
 
@@ -15,39 +17,47 @@ const LOCK_WAIT: Duration = Duration::from_secs(60);
 
 /// A connection that reports how far the log is durable.
 #[cfg(feature = "sql")]
-pub fn log_server(args: &ServerArgs, stop: &Arc<AtomicBool>) -> Result<Box<dyn LogServer>, Box<dyn Error>> {
-    Ok(sql::connect(&access(args)?, LOCK_WAIT, Arc::clone(stop))?)
+pub fn log_server(access: &Access, stop: &Arc<AtomicBool>) -> Result<Box<dyn LogServer>, Box<dyn Error>> {
+    Ok(sql::connect(access, LOCK_WAIT, Arc::clone(stop))?)
 }
 
 /// A connection to take a backup through.
 #[cfg(feature = "sql")]
 pub fn backup_server(
-    args: &ServerArgs,
+    access: &Access,
     lock_wait: Duration,
     stop: &Arc<AtomicBool>,
 ) -> Result<Box<dyn BackupServer>, Box<dyn Error>> {
-    Ok(sql::connect(&access(args)?, lock_wait, Arc::clone(stop))?)
+    Ok(sql::connect(access, lock_wait, Arc::clone(stop))?)
 }
 
+/// How to connect: the options, completed from the option files. To be called before signals only set a flag: an option file may be a pipe
+/// in which nothing comes.
 #[cfg(feature = "sql")]
-fn access(args: &ServerArgs) -> Result<sql::Access, sql::AccessError> {
+pub fn access(args: &ServerArgs) -> Result<Access, Box<dyn Error>> {
     let (socket, port, user) = (args.socket.clone(), args.port, args.user.clone());
-    sql::Access { socket, port, user, password: None }.completed(args.defaults_file.as_deref())
+    Ok(Access { socket, port, user, password: None }.completed(args.defaults_file.as_deref())?)
 }
 
 #[cfg(not(feature = "sql"))]
 const NO_SQL: &str = "this build connects to no server: build with --features sql";
 
+/// There is no way to connect.
 #[cfg(not(feature = "sql"))]
-pub fn log_server(_: &ServerArgs, _: &Arc<AtomicBool>) -> Result<Box<dyn LogServer>, Box<dyn Error>> {
+#[derive(Debug)]
+pub enum Access {}
+
+#[cfg(not(feature = "sql"))]
+pub fn access(_: &ServerArgs) -> Result<Access, Box<dyn Error>> {
     Err(NO_SQL.into())
 }
 
 #[cfg(not(feature = "sql"))]
-pub fn backup_server(
-    _: &ServerArgs,
-    _: Duration,
-    _: &Arc<AtomicBool>,
-) -> Result<Box<dyn BackupServer>, Box<dyn Error>> {
+pub fn log_server(_: &Access, _: &Arc<AtomicBool>) -> Result<Box<dyn LogServer>, Box<dyn Error>> {
+    Err(NO_SQL.into())
+}
+
+#[cfg(not(feature = "sql"))]
+pub fn backup_server(_: &Access, _: Duration, _: &Arc<AtomicBool>) -> Result<Box<dyn BackupServer>, Box<dyn Error>> {
     Err(NO_SQL.into())
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use format::Lsn;
 use jobs::{BinlogEvent, ServerError, ServerFacts};
@@ -22,14 +22,17 @@ use crate::access::Access;
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// How long it may take to answer, on top of the time that a statement may wait for a lock.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+/// How long a server may take to end a statement that was given up.
+const KILLED_WITHIN: Duration = Duration::from_millis(500);
 const PACKET_MAX: usize = 16 << 20;
 /// How often a wait looks whether it is still wanted.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Error codes with a [`ServerError`] of their own: login refused, privilege missing, lock not granted, connection ended.
 const LOGIN: [u16; 5] = [1044, 1045, 1130, 1251, 1698];
-/// The server is there, but takes no login of this account, or of any, now: too many connections (of all, of the user), the host is blocked,
-/// the password has expired or is of an old kind, the account is locked (MySQL, MariaDB).
-const REFUSED: [u16; 8] = [1040, 1129, 1203, 1275, 1820, 1862, 3118, 4151];
+/// The server is there, but takes no login of this account, or of any, now: too many connections (of all, of the user), a limit of the
+/// account is reached, the host is blocked, the password has expired or is of an old kind, the account is locked (MySQL, MariaDB), only TLS
+/// is allowed (MySQL, MariaDB).
+const REFUSED: [u16; 10] = [1040, 1129, 1203, 1226, 1275, 1820, 1862, 3118, 3159, 4151];
 /// An account that requires TLS gets the same words as one with a wrong password.
 const MAY_BE_TLS: &str =
     " (also said of an account that requires TLS (REQUIRE SSL), which innokit does not speak: name one that does not)";
@@ -37,11 +40,16 @@ const PRIVILEGE: [u16; 3] = [1142, 1227, 1370];
 const LOCK_WAIT: [u16; 2] = [1205, 1213];
 const ENDED: [u16; 4] = [1053, 1080, 1927, 3169];
 
+/// Another connection: its number, its user, for how many seconds, its statement, and whether it does nothing.
+type Waiter = (u64, String, i64, String, bool);
+
 /// The statements that both kinds of servers answer alike.
 #[derive(Debug)]
 pub(crate) struct Connection {
     /// `None` once a statement was given up.
     connection: Option<Conn>,
+    /// How it was made, and the server's number of it.
+    made: (OptsBuilder, u32),
     stop: Arc<AtomicBool>,
     /// How long the server may take to answer.
     patience: Duration,
@@ -63,6 +71,7 @@ impl Connection {
             .write_timeout(Some(ANSWER_WITHIN));
         let at = access.place();
         let connecting = ServerError::Interrupted { statement: "the connection".to_owned() };
+        let made = options.clone();
         let connection = unless_stopped(&stop, move || Conn::new(options)).ok_or(connecting)?;
         let connection = connection.map_err(|error| match error {
             Error::MySqlError(error) if LOGIN.contains(&error.code) => {
@@ -81,7 +90,8 @@ impl Connection {
             Error::DriverError(error) => ServerError::Unreachable { at: at.clone(), why: error.to_string() },
             other => ServerError::Unreachable { at: at.clone(), why: other.to_string() },
         })?;
-        let mut connection = Self { connection: Some(connection), stop, patience };
+        let made = (made, connection.connection_id());
+        let mut connection = Self { connection: Some(connection), made, stop, patience };
         // A server may be set to answer with no row at all.
         connection.run("SET SESSION sql_select_limit = 18446744073709551615")?;
         Ok(connection)
@@ -100,7 +110,10 @@ impl Connection {
             let answer = ask(&mut connection, &text);
             (connection, answer)
         });
-        let (connection, answer) = answered.ok_or_else(given_up)?;
+        let Some((connection, answer)) = answered else {
+            self.end_on_server();
+            return Err(given_up());
+        };
         self.connection = Some(connection);
         let done = answer.map_err(|error| failed(statement, self.patience, error));
         done.map_err(|error| match error {
@@ -109,25 +122,40 @@ impl Connection {
         })
     }
 
+    /// Ends the statement that was given up. The server does not notice that its client has gone while it waits for a lock, and whatever comes
+    /// later waits in the queue behind it. Accounts may end their own connections.
+    fn end_on_server(&self) {
+        let (options, number) = self.made.clone();
+        let options = options.read_timeout(Some(KILLED_WITHIN)).tcp_connect_timeout(Some(KILLED_WITHIN));
+        let begun = Instant::now();
+        let is_late = move || begun.elapsed() > KILLED_WITHIN;
+        // A server that is silent for another reason answers this no sooner.
+        let kill = move || Conn::new(options).and_then(|mut other| other.query_drop(format!("KILL {number}")));
+        drop(unless(is_late, kill));
+    }
+
     /// The server's words, and what ran or held locks then, oldest first. Without the privilege PROCESS only the account's own threads.
     fn blamed(&mut self, says: String) -> String {
-        const OTHERS: &str = "SELECT p.id, p.user, p.time, COALESCE(p.info, p.command) \
+        const OTHERS: &str = "SELECT p.id, p.user, p.time, COALESCE(p.info, p.command), p.command = 'Sleep' AND t.trx_id IS NULL AS idle \
                               FROM information_schema.processlist p LEFT JOIN information_schema.innodb_trx t ON t.trx_mysql_thread_id = p.id \
                               WHERE p.id <> CONNECTION_ID() AND p.command NOT IN ('Daemon', 'Binlog Dump') \
-                              AND (p.command <> 'Sleep' OR t.trx_id IS NOT NULL) ORDER BY p.time DESC LIMIT 3";
+                              ORDER BY idle, p.time DESC LIMIT 3";
         let Some(mut connection) = self.connection.take() else { return says };
         let asked = unless_stopped(&self.stop, move || {
-            let rows: Vec<(u64, String, i64, String)> = connection.query(OTHERS).unwrap_or_default();
+            let rows: Vec<Waiter> = connection.query(OTHERS).unwrap_or_default();
             (connection, rows)
         });
         let Some((connection, rows)) = asked else { return says };
         self.connection = Some(connection);
-        let one = |(id, user, seconds, statement): (u64, String, i64, String)| {
+        // An idle connection may have locked tables of engines without transactions: blamed only if there is no other.
+        let is_any_busy = rows.iter().any(|(.., is_idle)| !is_idle);
+        let rows = rows.into_iter().filter(|(.., is_idle)| !(is_any_busy && *is_idle));
+        let one = |(id, user, seconds, statement, _): Waiter| {
             let statement: String =
                 statement.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(80).collect();
             format!("thread {id} of {user}, for {seconds} s: {statement}")
         };
-        let rows: Vec<String> = rows.into_iter().map(one).collect();
+        let rows: Vec<String> = rows.map(one).collect();
         if rows.is_empty() { says } else { format!("{says}. In its way may be {}", rows.join("; ")) }
     }
 
@@ -203,6 +231,12 @@ impl Connection {
 /// Does `work` on a thread. `None` once the caller is to stop: the thread then goes on until the process ends. Without a thread, it is
 /// done here.
 fn unless_stopped<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(stop: &AtomicBool, work: F) -> Option<T> {
+    // Relaxed: a moment later will do.
+    unless(|| stop.load(Ordering::Relaxed), work)
+}
+
+/// The same for any reason to stop.
+fn unless<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(is_over: impl Fn() -> bool, work: F) -> Option<T> {
     let (send, answers) = channel();
     // A thread that does not start drops its closure, and the work would be lost with it.
     let kept = Arc::new(Mutex::new(Some(work)));
@@ -216,8 +250,7 @@ fn unless_stopped<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(stop: &A
     loop {
         match answers.recv_timeout(LOOK_EVERY) {
             Ok(answer) => return Some(answer),
-            // Relaxed: a moment later will do.
-            Err(RecvTimeoutError::Timeout) if !stop.load(Ordering::Relaxed) => {}
+            Err(RecvTimeoutError::Timeout) if !is_over() => {}
             Err(_) => return None,
         }
     }
@@ -339,6 +372,8 @@ mod tests {
         let codes = [
             ([0x10, 0x04], "Too many connections"),
             ([0x37, 0x10], "account is locked"),
+            ([0xCA, 0x04], "User 'one' has exceeded the 'max_user_connections' resource"),
+            ([0x57, 0x0C], "Connections using insecure transport are prohibited while --require_secure_transport=ON."),
             ([0x15, 0x04], "Access denied"),
         ];
         for (code, words) in codes {

@@ -19,6 +19,8 @@ mod backup_increments;
 mod backup_mysql;
 #[cfg(feature = "sql")]
 mod backup_stream;
+#[cfg(feature = "sql")]
+mod backup_waits;
 mod backups;
 mod backups_of_others;
 mod backups_packed;
