@@ -17,6 +17,7 @@ use crate::print::{self, Style};
 use crate::progress::Bar;
 use crate::table_print;
 use crate::terminal;
+use crate::wall;
 use crate::watch::{self, INTERRUPTED, Screen};
 
 /// The document of a check that also examined the indexes.
@@ -61,6 +62,7 @@ fn checked(args: &CheckArgs) -> Result<u8, Box<dyn Error>> {
     }
     if args.output.verbose {
         print::effort(&report, &mut terminal::err())?;
+        wall::tell(&mut terminal::err())?;
     }
     let is_incomplete = report.incomplete || tables.as_ref().is_some_and(|tables| tables.incomplete);
     // A run that left something out must not report that all is well.

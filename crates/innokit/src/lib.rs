@@ -37,6 +37,7 @@ mod table_rows;
 mod table_schema;
 mod terminal;
 mod unpack;
+mod wall;
 mod watch;
 
 use std::error::Error;
@@ -86,6 +87,11 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     }
 }
 
+/// Lets [`run`] restrain this process by Landlock, for good. Only for the program, which does nothing else and has no other thread yet.
+pub fn own_process() {
+    wall::allow();
+}
+
 /// Whether standard output is open. The program asks before Rust's runtime starts, which opens the null device in place of a closed one.
 #[must_use]
 pub fn has_output() -> bool {
@@ -117,9 +123,13 @@ fn called(arguments: &[OsString]) -> u8 {
             return COULD_NOT;
         }
     };
+    // Before a thread is started, and before a byte of a set is read.
+    wall::raise(&cli.command, !cli.no_landlock);
     let done = remote::install(&mut cli.command).and_then(|()| command(cli.command));
     done.unwrap_or_else(|error| {
-        let advised = open_files::advice(&error.to_string()).map(|advice| format!("{error}; {advice}").into());
+        let said = error.to_string();
+        let advice = open_files::advice(&said).or_else(|| wall::advice(&said).map(str::to_owned));
+        let advised = advice.map(|advice| format!("{error}; {advice}").into());
         document::fail(started, COULD_NOT, &*advised.unwrap_or(error), wants_json);
         COULD_NOT
     })

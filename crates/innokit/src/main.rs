@@ -30,5 +30,6 @@ fn main() -> ExitCode {
     if IS_CLOSED.load(Ordering::Relaxed) {
         return ExitCode::from(innokit::without_output());
     }
+    innokit::own_process();
     ExitCode::from(innokit::run(std::env::args_os()))
 }

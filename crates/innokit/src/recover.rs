@@ -12,6 +12,7 @@ use crate::args::{RecoverArgs, Until};
 use crate::document;
 use crate::print::{grouped, peak_memory, position, written};
 use crate::terminal::{self, shown};
+use crate::wall;
 
 /// Damage prevented the recovery.
 const DAMAGED: u8 = 1;
@@ -84,6 +85,7 @@ pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
     };
     if args.verbose {
         peak_memory(&mut terminal::err())?;
+        wall::tell(&mut terminal::err())?;
     }
     written(print(&done, args, started), 0)
 }

@@ -16,6 +16,7 @@ use crate::progress::Bar;
 use crate::table_print;
 use crate::table_rows;
 use crate::terminal;
+use crate::wall;
 use crate::watch::{self, INTERRUPTED, Screen};
 
 /// Examines the tables and prints the report. Returns the exit status.
@@ -40,6 +41,7 @@ pub fn run(command: &TableCommand) -> Result<u8, Box<dyn Error>> {
     bar.finish();
     if args.output.verbose {
         table_print::effort(&report, &mut terminal::err())?;
+        wall::tell(&mut terminal::err())?;
     }
     let status = if report.incomplete { INTERRUPTED } else { report.exit_status() };
     match print(&report, args, depth, (started, status)) {

@@ -12,9 +12,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
+use std::sync::OnceLock;
 
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, ResolveFlags, fchmod, fchown, mkdirat, openat, openat2, renameat, unlinkat,
+    AtFlags, CWD, Mode, OFlags, ResolveFlags, chownat, fchmod, fchown, mkdirat, openat, openat2, renameat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
@@ -91,14 +92,14 @@ impl SetDir {
     }
 
     /// Makes a file that does not exist yet.
-    pub fn create(&self, name: &SetName) -> io::Result<File> {
-        Ok(self.beneath(name.as_path(), OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, PRIVATE)?.into())
+    pub fn create(&self, name: &SetName, mode: u32) -> io::Result<File> {
+        Ok(self.beneath(name.as_path(), OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, mode)?.into())
     }
 
     /// Makes a file in the place of one that an interrupted run may have left. A link there is removed, not followed.
     pub fn replace(&self, name: &SetName) -> io::Result<File> {
         self.remove(name)?;
-        self.create(name)
+        self.create(name, PRIVATE)
     }
 
     /// Renames what is there; a link is renamed itself.
@@ -122,6 +123,25 @@ impl SetDir {
         Ok(mkdirat(self.directory(dir)?, last, Mode::from_raw_mode(mode))?)
     }
 
+    /// Removes an empty directory.
+    pub fn remove_dir(&self, name: &SetName) -> io::Result<()> {
+        let (dir, last) = name.split();
+        Ok(unlinkat(self.directory(dir)?, last, AtFlags::REMOVEDIR)?)
+    }
+
+    /// Sets the owner of the directory itself.
+    pub fn give_itself(&self, uid: u32, gid: u32) -> io::Result<()> {
+        Ok(fchown(&self.dir, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?)
+    }
+
+    /// Sets the owner of what is there; of a link itself.
+    pub fn set_owner(&self, name: &SetName, uid: u32, gid: u32) -> io::Result<()> {
+        let (dir, last) = name.split();
+        let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+        // `fchownat` of a name that is a link changes the link.
+        Ok(chownat(self.directory(dir)?, last, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+
     /// Opens a directory.
     pub fn open_dir(&self, name: &SetName) -> io::Result<File> {
         Ok(self.directory(name.as_path())?.into())
@@ -141,6 +161,10 @@ impl SetDir {
     }
 
     fn beneath(&self, path: &Path, flags: OFlags, mode: u32) -> io::Result<OwnedFd> {
+        #[cfg(debug_assertions)]
+        if std::env::var_os(OPEN_DOOR).is_some() {
+            return left_open(self.dir.as_fd(), path, flags, mode);
+        }
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         // `openat2` refuses a mode where nothing is made.
         let mode = if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(mode) } else { Mode::empty() };
@@ -150,6 +174,31 @@ impl SetDir {
             Err(Errno::NOSYS | Errno::PERM) => step_by_step(self.dir.as_fd(), path, flags, mode),
             other => other.map_err(named),
         }
+    }
+}
+
+/// For tests of the second wall: with this in the environment, a debug build follows whatever a name leads to.
+#[cfg(debug_assertions)]
+const OPEN_DOOR: &str = "INNOKIT_DEBUG_OPEN_DOOR";
+
+#[cfg(debug_assertions)]
+fn left_open(dir: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: u32) -> io::Result<OwnedFd> {
+    let mode = if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(mode) } else { Mode::empty() };
+    Ok(openat(dir, path, flags | OFlags::CLOEXEC, mode)?)
+}
+
+/// What to call when the directory that a command writes to is there.
+static MADE: OnceLock<fn()> = OnceLock::new();
+
+/// Sets what [`target_made`] calls. The first call counts.
+pub fn on_target_made(call: fn()) {
+    MADE.set(call).ok();
+}
+
+/// Says that the directory that the command writes to is there, before anything is written in it.
+pub(crate) fn target_made() {
+    if let Some(call) = MADE.get() {
+        call();
     }
 }
 
@@ -202,6 +251,22 @@ fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
 }
 
+/// Opens a file of innokit's own, in a directory that the user named: for reading and writing, not through a link and without waiting.
+pub(crate) fn open_own(path: &Path, is_new: bool) -> io::Result<File> {
+    let new = if is_new { OFlags::CREATE | OFlags::EXCL } else { OFlags::empty() };
+    own(path, OFlags::RDWR | new)
+}
+
+/// Opens such a file to append to it. It is made if there is none.
+pub(crate) fn append(path: &Path) -> io::Result<File> {
+    own(path, OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE)
+}
+
+fn own(path: &Path, flags: OFlags) -> io::Result<File> {
+    let flags = flags | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    regular(openat(CWD, path, flags, Mode::from_raw_mode(PRIVATE)).map_err(named)?.into())
+}
+
 fn regular(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
 }
@@ -246,7 +311,8 @@ pub(crate) fn open_made(path: &Path) -> io::Result<File> {
     Ok(File::from(openat(CWD, path, flags, Mode::empty()).map_err(named)?))
 }
 
-fn plain(name: &Path) -> io::Result<SetName> {
+/// The name, or the error for one that leads elsewhere.
+pub(crate) fn plain(name: &Path) -> io::Result<SetName> {
     let leads_out = || io::Error::new(io::ErrorKind::InvalidInput, "the name leads out of the directory");
     SetName::parse(name).ok_or_else(leads_out)
 }
@@ -284,7 +350,7 @@ pub(crate) fn change(dir: &Path, name: impl AsRef<Path>) -> io::Result<File> {
 
 /// [`SetDir::create`] of one file.
 pub(crate) fn create(dir: &Path, name: impl AsRef<Path>) -> io::Result<File> {
-    SetDir::open(dir)?.create(&plain(name.as_ref())?)
+    SetDir::open(dir)?.create(&plain(name.as_ref())?, PRIVATE)
 }
 
 /// [`SetDir::replace`] of one file.
@@ -374,7 +440,7 @@ mod tests {
                 assert!(is_link(&error), "{path}: {error}");
             }
         }
-        at.create(&name("linked/new")).expect_err("a linked directory");
+        at.create(&name("linked/new"), PRIVATE).expect_err("a linked directory");
         at.make_dir(&name("linked/new"), 0o700).expect_err("a linked directory");
         at.remove(&name("linked/t")).expect_err("a linked directory");
         at.rename(&name("db/t"), &name("linked/u")).expect_err("a linked directory");
@@ -409,7 +475,7 @@ mod tests {
         let (_dir, set, victim) = hostile();
         let before = fs::metadata(victim.join("t")).expect("there");
         open_made(&set.join("db/t")).expect_err("a link");
-        let made = SetDir::open(&set).and_then(|at| at.create(&name("db/made"))).expect("made");
+        let made = SetDir::open(&set).and_then(|at| at.create(&name("db/made"), PRIVATE)).expect("made");
         give(&made, &before).expect("given");
         assert_eq!(fs::metadata(set.join("db/made")).expect("there").mode(), before.mode());
     }

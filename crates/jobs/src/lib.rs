@@ -74,6 +74,8 @@ pub use archive::{
     Beyond, BeyondKind, Unlogged, archive, archive_beside, verify_archive,
 };
 pub use check::{Check, CheckOptions, Portion};
+#[doc(hidden)]
+pub use door::on_target_made;
 pub use error::Error;
 pub use finding_code::FindingCode;
 pub use info::report::{FileInfo, InfoReport, TablespaceInfo};

@@ -233,7 +233,8 @@ fn failed(what: &'static str, path: &Path, error: io::Error) -> LogError {
 }
 
 fn writing(options: &LogOptions) -> OpenOptions {
-    let mut flags = OFlags::empty();
+    // A pipe must not be waited for, and a link may lead to any file.
+    let mut flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
     if options.sync == SyncBy::Dsync {
         flags |= OFlags::DSYNC;
     }

@@ -61,6 +61,10 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+
+    /// Do without Landlock, with which the kernel keeps innokit from writing outside of what you named.
+    #[arg(long, global = true)]
+    pub no_landlock: bool,
 }
 
 /// The commands.

@@ -6,7 +6,7 @@
 //! the last mark with a binary log position, or up to a line that says otherwise.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{Result, failed};
 use super::marks::{Mark, each_mark, has_marks};
+use crate::door;
 use crate::server::{BinlogEvent, BinlogPosition, LogServer, ServerError};
 
 const FILE: &str = "beyond.jsonl";
@@ -161,7 +162,7 @@ impl Watch {
                 serde_json::to_writer(&mut text, note)?;
                 text.push(b'\n');
             }
-            let mut file = File::options().append(true).create(true).open(&self.path)?;
+            let mut file = door::append(&self.path)?;
             file.write_all(&text)?;
             file.sync_data()
         };

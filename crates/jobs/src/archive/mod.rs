@@ -102,6 +102,7 @@ pub fn archive_beside(
     let dir = &options.to;
     // Its segments have the rows of every table.
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed(dir, "making the archive"))?;
+    door::target_made();
     let _lock = lock(dir)?;
     remove_unfinished(dir)?;
     let mut marks = Marks::open(dir)?;

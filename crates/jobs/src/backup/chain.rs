@@ -95,6 +95,7 @@ impl Chain {
         });
         let taken = taken.collect::<Result<Vec<_>>>()?;
         DirBuilder::new().recursive(true).mode(MODE).create(to).map_err(failed(to, "making the directory"))?;
+        door::target_made();
         mark_unfinished(to).map_err(as_job)?;
         // Void until all files are in place: an interrupted merge must not pass for a backup.
         let mut manifest = Manifest::begun(last.manifest.started_at);

@@ -38,7 +38,7 @@ pub(super) struct DeltaWriter {
 
 impl DeltaWriter {
     pub fn create(path: PathBuf, page_size: usize) -> Result<Self> {
-        let file = File::options().write(true).create_new(true).open(&path);
+        let file = door::open_own(&path, true);
         let file = file.map_err(failed(&path, "making the file of changed pages"))?;
         Ok(Self { path, file, page_size, numbers: Vec::new(), cluster: 0, end: page_size as u64, pages: 0 })
     }

@@ -1,6 +1,5 @@
 //! The log of a MariaDB set: the followed segments as one `ib_logfile0`, which begins with their checkpoint and ends at a given LSN.
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -10,6 +9,7 @@ use redo::mariadb::START_OFFSET;
 use super::error::{BackupError, Result, failed};
 use super::vendor::LogRange;
 use crate::archive::{Stored, segments};
+use crate::door;
 use crate::source::log_name::LOG;
 
 /// No log is smaller. `ROOM` always stays free behind the last byte for what closes the log.
@@ -20,7 +20,7 @@ const BLOCK: u64 = 4096;
 /// Writes the log into `set`. It ends with the last mini-transaction that ends at or before `until`.
 pub(super) fn join(dir: &Path, set: &Path, until: Lsn) -> Result<LogRange> {
     let path = set.join(LOG);
-    let file = File::options().write(true).create_new(true).open(&path).map_err(failed(&path, "making the log"))?;
+    let file = door::create(set, LOG).map_err(failed(&path, "making the log"))?;
     let mut range: Option<LogRange> = None;
     let mut key = Vec::new();
     for name in segments(dir)? {

@@ -1,6 +1,6 @@
 //! The rest of a server: definitions, and tables of the engines without redo. They are copied while locks keep them still.
 
-use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use super::error::{Result, failed, refused};
@@ -29,7 +29,11 @@ pub(super) fn copy_databases(datadir: &Path, set: &Path) -> Result<Vec<String>> 
     let mut left_out = Vec::new();
     for database in databases(datadir)? {
         let dir = set.join(&database);
-        fs::create_dir_all(&dir).map_err(failed(&dir, "making the directory"))?;
+        match door::make_dir(set, &database) {
+            // The copies of its tablespaces may be there already.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            made => made.map_err(failed(&dir, "making the directory"))?,
+        }
         for name in names(datadir, &database)? {
             let ending = name.extension().map(|ending| ending.to_string_lossy().to_lowercase()).unwrap_or_default();
             let file = name.file_name().map(|file| file.to_string_lossy().into_owned()).unwrap_or_default();

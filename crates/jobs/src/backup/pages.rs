@@ -3,7 +3,7 @@
 //! Sketch: a device of 2 GB/s delivers 2 GB of cold tables in one second with 8 MiB in flight, and in two with one request at a time.
 //! Verifying and writing them takes a core 0.8 s. That is less, so a single thread does it while the device reads on.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -115,10 +115,9 @@ impl<'k> PageReader<'k> {
         notes: &mut Notes,
         pace: &mut Pace<'_>,
     ) -> Result<PagesRead> {
-        let target =
-            File::options().write(true).read(true).create_new(true).open(to).map_err(failed(to, "making the copy"))?;
+        let target = door::open_own(to, true).map_err(failed(to, "making the copy"))?;
         let like = from.metadata().map_err(failed(path, "looking at the file"))?;
-        fs::set_permissions(to, like.permissions()).map_err(failed(to, "giving the copy its mode"))?;
+        target.set_permissions(like.permissions()).map_err(failed(to, "giving the copy its mode"))?;
         let (holes, mut sum) = (Holes::like(&like, part.format.physical().bytes()), Crc32c::new());
         let mut found = self.each_stretch((from, path), part, pace, &mut |offset, stretch| {
             notes.take(offset, stretch, part);
@@ -182,7 +181,7 @@ impl<'k> PageReader<'k> {
 
     /// Rereads the pages that failed verification, and writes those that are sound now into the copy. Returns the rest.
     pub fn mend(&mut self, from: &File, part: &SpacePart, bad: &[u32], to: &Path) -> Result<Vec<u32>> {
-        let target = File::options().write(true).open(to).map_err(failed(to, "opening the copy"))?;
+        let target = door::open_own(to, false).map_err(failed(to, "opening the copy"))?;
         let mut left = Vec::new();
         for number in bad {
             let offset = part.offset_of(*number);
@@ -310,6 +309,7 @@ impl<'k> PageReader<'k> {
 #[cfg(test)]
 #[allow(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 mod tests {
+    use std::fs;
     use std::sync::atomic::AtomicBool;
 
     use format::Lsn;

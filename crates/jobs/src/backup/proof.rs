@@ -2,6 +2,7 @@
 //! new indexes without redo. So these tables are recovered in copies, and each index is compared with the rows.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use format::SpaceId;
@@ -9,6 +10,7 @@ use format::SpaceId;
 use super::error::{BackupError, Result, failed};
 use super::vendor::Altered;
 use super::verify::trial;
+use crate::door;
 use crate::manifest::BackupTablespace;
 use crate::recover::recover_some;
 use crate::report::document::Severity;
@@ -56,9 +58,11 @@ fn recovered(
     let wanted: Vec<&BackupTablespace> = tablespaces.iter().filter(is_wanted).collect();
     for entry in &wanted {
         let to = place.join(&entry.path);
-        let dir = to.parent().unwrap_or(place);
-        fs::create_dir_all(dir).map_err(failed(dir, "making the directory"))?;
-        fs::copy(set.join(&entry.path), &to).map_err(failed(&to, "copying a table to look at it"))?;
+        let copied = door::make_parents(set, Path::new(PLACE).join(&entry.path)).and_then(|()| {
+            let mut from = door::read(set, &entry.path)?;
+            io::copy(&mut from, &mut door::create(set, Path::new(PLACE).join(&entry.path))?)
+        });
+        copied.map_err(failed(&to, "copying a table to look at it"))?;
     }
     let spaces = wanted.iter().map(|entry| SpaceId(entry.space)).collect();
     Ok(recover_some(set, place, &spaces, &trial(keys))?)

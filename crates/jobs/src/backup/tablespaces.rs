@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -507,7 +508,7 @@ impl<'k> Tablespaces<'k> {
 fn put(copy: Option<&Path>, set: &Path, name: &Path, entry: &BackupTablespace) -> Result<()> {
     let path = set.join(name);
     let dir = path.parent().unwrap_or(set);
-    fs::create_dir_all(dir).map_err(failed(dir, "making the directory"))?;
+    door::make_parents(set, name).map_err(failed(dir, "making the directory"))?;
     let Some(copy) = copy else { return Ok(()) };
     let to = if entry.delta.is_some() { delta_of(&path) } else { path };
     if to.is_there() {
@@ -519,7 +520,8 @@ fn put(copy: Option<&Path>, set: &Path, name: &Path, entry: &BackupTablespace) -
     }
     let note = delta_note(&to);
     let meta = Meta { page_size: entry.page_size, space: Some(entry.space), flags: None };
-    fs::write(&note, meta.note()).map_err(failed(&note, "writing the note of changed pages"))
+    let written = door::open_own(&note, true).and_then(|mut file| file.write_all(meta.note().as_bytes()));
+    written.map_err(failed(&note, "writing the note of changed pages"))
 }
 
 /// Whether the server still has this tablespace, or has it again. The last pass met it when nothing could be dropped any more.

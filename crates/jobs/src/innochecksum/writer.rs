@@ -9,10 +9,9 @@
 
 use std::convert::Infallible;
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use flow::durable::sync_directory_of;
@@ -22,6 +21,7 @@ use flow::rewrite::{
 use flow::{Engine, FileHandle, FileId};
 
 use super::error::FileError;
+use crate::door;
 
 /// Bytes of pages per batch, and of the write buffers.
 const BATCH: usize = 8 << 20;
@@ -208,7 +208,7 @@ fn journal_of(tablespace: &Path) -> PathBuf {
 
 fn open_journal(path: &Path, is_new: bool) -> Result<RewriteTarget> {
     // It contains rows of the table, so no other user may read it.
-    let file = File::options().read(true).write(true).create_new(is_new).mode(0o600).open(path);
+    let file = door::open_own(path, is_new);
     let file = file.and_then(|file| sync_directory_of(path).map(|()| file)).map_err(failed(path))?;
     let name = path.as_os_str().as_encoded_bytes().to_vec();
     Ok(RewriteTarget { file: JOURNAL, handle: FileHandle::of_file(file, false), name })
@@ -225,6 +225,7 @@ fn failed(journal: &Path) -> impl FnOnce(io::Error) -> FileError {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::os::unix::fs::FileExt;
 
     use flow::rewrite::RewriteError;

@@ -171,7 +171,7 @@ pub(super) fn mark_prepared(datadir: &Path) -> Result<()> {
     let copy = copied_log(datadir);
     replace_note(datadir, &notes, &notes.prepared())?;
     let Some(copy) = copy else { return Ok(()) };
-    fs::remove_file(&copy).map_err(failed(&copy, "removing the copy of the redo log"))?;
+    door::remove(datadir, COPIED_LOG).map_err(failed(&copy, "removing the copy of the redo log"))?;
     sync_directory_of(&copy)
 }
 

@@ -1,6 +1,5 @@
 //! Carries out a plan: files, pages, the list for the server. Then only the log is left to close.
 
-use std::fs;
 use std::path::Path;
 
 use flow::rewrite::Safety;
@@ -22,6 +21,7 @@ use super::reach::Reach;
 use super::recovered::Recovered;
 use super::tuning::engine;
 use super::{backup, dictionary_pages, doublewrite, outside, planning, shadow, unfinished, waiting, warm};
+use crate::door;
 use crate::source::redo_log::unbegun_truncation_logs;
 
 /// A recovery whose plan is made.
@@ -110,7 +110,8 @@ pub(super) fn mark_closed(datadir: &Path) -> Result<()> {
 /// Removes the markers of truncations that never began, with which MySQL would not start. The plan is made without them.
 fn forget_unbegun_truncations(datadir: &Path) -> Result<()> {
     for note in unbegun_truncation_logs(datadir) {
-        fs::remove_file(&note).map_err(failed(&note, "removing the marker of a truncation that never began"))?;
+        door::remove(datadir, note.file_name().unwrap_or_default())
+            .map_err(failed(&note, "removing the marker of a truncation that never began"))?;
         sync_directory_of(&note)?;
     }
     Ok(())

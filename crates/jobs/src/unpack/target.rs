@@ -6,9 +6,10 @@
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
 use flow::durable::{sync_directory, sync_file_system_of};
@@ -16,8 +17,7 @@ use flow::durable::{sync_directory, sync_file_system_of};
 use super::error::{Result, UnpackError, failed, refused};
 use super::holes::punch;
 use super::source::{Decoded, of_bytes, pump};
-use crate::door;
-use crate::door::is_own;
+use crate::door::{self, SetDir, SetName, is_own};
 use crate::source::content::{Content, HEAD, Packing, packed_name, recognise};
 use crate::source::crc32c::{Crc32c, FileSums};
 use crate::source::files::AskPath;
@@ -31,11 +31,15 @@ const MARKER_TEXT: &str =
 /// The files contain rows, so other users get no access.
 const FILE_MODE: u32 = 0o640;
 const DIRECTORY_MODE: u32 = 0o750;
+/// Bytes that an entry takes on disk without any content, roughly: a million empty files of a small archive fill a disk too.
+const OF_AN_ENTRY: u64 = 4096;
 
 /// A directory being filled.
 #[derive(Debug)]
 pub(super) struct UnpackDir {
     root: PathBuf,
+    /// All is made, opened, renamed and removed beneath this handle: who may write to the directory can put a link there while we work.
+    dir: SetDir,
     /// Whether the directory existed before.
     is_given: bool,
     /// Files created, each with the index of its archive.
@@ -86,10 +90,11 @@ impl UnpackDir {
         }
         let made = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(root);
         made.map_err(failed(root, "making the directory"))?;
+        door::target_made();
         let limit = Limit::of(root, max).map_err(failed(root, "asking for the free space"))?;
         let marker = root.join(MARKER);
-        let written = OpenOptions::new().write(true).create_new(true).open(&marker);
-        let written = written.and_then(|file| {
+        let dir = SetDir::open(root).map_err(failed(root, "opening the directory"))?;
+        let written = at(MARKER.as_ref()).and_then(|name| dir.create(&name, door::PRIVATE)).and_then(|file| {
             file.write_all_at(MARKER_TEXT.as_bytes(), 0)?;
             file.sync_all()
         });
@@ -97,6 +102,7 @@ impl UnpackDir {
         let (files, directories, packed) = (HashMap::new(), BTreeSet::new(), BTreeSet::new());
         let target = Self {
             root: root.to_path_buf(),
+            dir,
             is_given,
             files,
             directories,
@@ -142,9 +148,10 @@ impl UnpackDir {
         if let Some(above) = place.parent() {
             self.directory(above)?;
         }
+        self.charge(place, OF_AN_ENTRY)?;
         let path = self.root.join(place);
         // An existing entry was created here and is a file, so this fails.
-        let made = DirBuilder::new().mode(DIRECTORY_MODE).create(&path);
+        let made = at(place).and_then(|name| self.dir.make_dir(&name, DIRECTORY_MODE));
         made.map_err(failed(&path, "making the directory"))?;
         self.directories.insert(place.to_path_buf());
         Ok(())
@@ -157,10 +164,13 @@ impl UnpackDir {
             Some(other) if *other != archive => {
                 return refused(format!("{} is in two of the archives", place.display()));
             }
-            Some(_) => fs::remove_file(&path).map_err(failed(&path, "replacing the file"))?,
+            Some(_) => {
+                at(place).and_then(|name| self.dir.remove(&name)).map_err(failed(&path, "replacing the file"))?
+            }
             None => place.parent().map_or(Ok(()), |above| self.directory(above))?,
         }
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(FILE_MODE).open(&path);
+        self.charge(place, OF_AN_ENTRY)?;
+        let file = at(place).and_then(|name| self.dir.create(&name, FILE_MODE));
         let file = file.map_err(failed(&path, "making the file"))?;
         self.files.insert(place.to_path_buf(), archive);
         self.sums.remove(place);
@@ -174,7 +184,7 @@ impl UnpackDir {
         }
         self.sums.remove(place);
         let path = self.root.join(place);
-        OpenOptions::new().read(true).write(true).open(&path).map_err(failed(&path, "opening the file"))
+        at(place).and_then(|name| self.dir.change(&name)).map_err(failed(&path, "opening the file"))
     }
 
     pub fn rename(&mut self, from: &Path, to: &Path, archive: usize) -> Result<()> {
@@ -183,7 +193,8 @@ impl UnpackDir {
         }
         to.parent().map_or(Ok(()), |above| self.directory(above))?;
         let path = self.root.join(from);
-        fs::rename(&path, self.root.join(to)).map_err(failed(&path, "renaming the file"))?;
+        let renamed = at(from).and_then(|from| self.dir.rename(&from, &at(to)?));
+        renamed.map_err(failed(&path, "renaming the file"))?;
         self.files.remove(from);
         self.files.insert(to.to_path_buf(), archive);
         self.sums.remove(to);
@@ -200,14 +211,13 @@ impl UnpackDir {
         self.files.remove(place);
         self.sums.remove(place);
         let path = self.root.join(place);
-        fs::remove_file(&path).map_err(failed(&path, "removing the file"))
+        at(place).and_then(|name| self.dir.remove(&name)).map_err(failed(&path, "removing the file"))
     }
 
     /// Completes a file, and decompresses it if it is packed.
     pub fn complete(&mut self, place: &Path, (file, sum): (File, Option<Crc32c>), archive: usize) -> Result<()> {
-        let path = self.root.join(place);
         match packed_name(place) {
-            Some((inner, Some(packing))) if self.is_packed(&path, packing)? => {
+            Some((inner, Some(packing))) if self.is_packed(place, packing)? => {
                 drop(file);
                 self.unpack(place, inner, packing, archive)
             }
@@ -228,17 +238,21 @@ impl UnpackDir {
     }
 
     /// Whether the file's content is packed as its name says.
-    fn is_packed(&self, path: &Path, packing: Packing) -> Result<bool> {
-        let head = door::open_file(path).and_then(|file| read_up_to(&file, 0, HEAD));
-        let head = head.map_err(failed(path, "reading the file"))?;
+    fn is_packed(&self, place: &Path, packing: Packing) -> Result<bool> {
+        let head = self.read(place).and_then(|file| read_up_to(&file, 0, HEAD));
+        let head = head.map_err(failed(&self.root.join(place), "reading the file"))?;
         Ok(recognise(&head) == Some(Content::Packed(packing)))
+    }
+
+    fn read(&self, place: &Path) -> io::Result<File> {
+        self.dir.read(&at(place)?)
     }
 
     fn unpack(&mut self, place: &Path, inner: &Path, packing: Packing, archive: usize) -> Result<()> {
         Self::place(inner.as_os_str().as_bytes())?;
         let (packed, path) = (self.root.join(place), self.root.join(inner));
         let of_error = |error| of_bytes(place, "reading the file", error);
-        let input = door::open_file(&packed).map_err(failed(&packed, "opening the file"))?;
+        let input = self.read(place).map_err(failed(&packed, "opening the file"))?;
         let mut decoded = Decoded::new(packing, input).map_err(of_error)?;
         let output = self.file(inner, archive)?;
         let mut sum = Crc32c::new();
@@ -254,7 +268,11 @@ impl UnpackDir {
 
     /// Counts bytes that are about to be written. A few bytes of a compressed archive can be any number of them.
     fn count(&self, place: &Path, bytes: &[u8]) -> Result<()> {
-        if let Some(left) = self.left.get().checked_sub(bytes.len() as u64) {
+        self.charge(place, bytes.len() as u64)
+    }
+
+    fn charge(&self, place: &Path, bytes: u64) -> Result<()> {
+        if let Some(left) = self.left.get().checked_sub(bytes) {
             self.left.set(left);
             return Ok(());
         }
@@ -291,12 +309,13 @@ impl UnpackDir {
         let mut bytes = 0;
         for place in self.files.keys() {
             let path = self.root.join(place);
-            bytes += fs::metadata(&path).map_err(failed(&path, "looking at the file"))?.len();
+            bytes +=
+                self.read(place).and_then(|file| file.metadata()).map_err(failed(&path, "looking at the file"))?.len();
         }
         // One call for all of them: a sync for each of ten thousand tables takes minutes.
         sync_file_system_of(&self.root).map_err(failed(&self.root, "making the files durable"))?;
         let marker = self.root.join(MARKER);
-        fs::remove_file(&marker).map_err(failed(&marker, "removing the file"))?;
+        at(MARKER.as_ref()).and_then(|name| self.dir.remove(&name)).map_err(failed(&marker, "removing the file"))?;
         self.sync(&self.root)?;
         if let Some(above) = self.root.parent().filter(|_| !self.is_given) {
             self.sync(if above.as_os_str().is_empty() { Path::new(".") } else { above })?;
@@ -310,10 +329,15 @@ impl UnpackDir {
             fs::remove_dir_all(&self.root).ok();
             return;
         }
-        let removed = self.files.keys().all(|place| fs::remove_file(self.root.join(place)).is_ok());
-        let removed = removed && self.directories.iter().rev().all(|dir| fs::remove_dir(self.root.join(dir)).is_ok());
-        if removed {
-            fs::remove_file(self.root.join(MARKER)).ok();
+        let is_removed = |place: &Path| at(place).and_then(|name| self.dir.remove(&name)).is_ok();
+        let is_emptied = |dir: &PathBuf| at(dir).and_then(|name| self.dir.remove_dir(&name)).is_ok();
+        let removed = self.files.keys().all(|place| is_removed(place));
+        if removed && self.directories.iter().rev().all(is_emptied) {
+            is_removed(MARKER.as_ref());
         }
     }
+}
+
+fn at(place: &Path) -> io::Result<SetName> {
+    door::plain(place)
 }

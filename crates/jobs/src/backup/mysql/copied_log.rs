@@ -11,6 +11,7 @@ use redo::block::{LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, block_start};
 use redo::mysql::{self, LOG_FILE_HDR_SIZE, copy};
 
 use crate::backup::error::{BackupError, Result, failed, refused};
+use crate::door;
 use crate::source::read_up_to;
 
 /// Log file sizes are multiples of this, and so of every page size.
@@ -88,7 +89,7 @@ pub(super) struct CopiedLog {
 
 impl CopiedLog {
     pub fn create(path: PathBuf, checkpoint: Lsn) -> Result<Self> {
-        let file = File::options().write(true).create_new(true).open(&path);
+        let file = door::open_own(&path, true);
         let file = file.map_err(failed(&path, "making the copy of the redo log"))?;
         Ok(Self { path, file, checkpoint })
     }
@@ -102,7 +103,7 @@ impl CopiedLog {
     /// Turns the copy into a log that ends at `until`.
     pub fn finish(path: &Path, origin: &Origin, until: Lsn) -> Result<()> {
         let broken = |why: &str| BackupError::Log(why.to_owned());
-        let file = File::options().read(true).write(true).open(path).map_err(failed(path, "opening the log"))?;
+        let file = door::open_own(path, false).map_err(failed(path, "opening the log"))?;
         let mut end = origin.offset_of(until);
         // At the start of a block there is nothing of it to keep.
         if until.0 % BLOCK > LOG_BLOCK_HDR_SIZE as u64 {

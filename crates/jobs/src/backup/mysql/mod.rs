@@ -29,6 +29,7 @@ use super::settings;
 use super::tablespaces::{Placed, Tablespaces, imported};
 use super::vendor::{Altered, LogRange, Vendor};
 use super::verify::MEMORY;
+use crate::door;
 use crate::recover::LogNames;
 use crate::server::{BackupServer, LogServer, ServerFacts, other_datadir};
 use crate::source::files::AskPath;
@@ -159,7 +160,7 @@ impl Vendor for MySql<'_> {
         }
         CopiedLog::finish(&staged, &origin, until)?;
         let dir = set.join(REDO_DIR);
-        fs::create_dir(&dir).map_err(failed(&dir, "making the directory"))?;
+        door::make_dir(set, REDO_DIR).map_err(failed(&dir, "making the directory"))?;
         let path = dir.join(LOG);
         fs::rename(&staged, &path).map_err(failed(&path, "giving the log its name"))?;
         Ok(LogRange { from: origin.checkpoint, to: until })

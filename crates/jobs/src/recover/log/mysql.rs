@@ -25,7 +25,7 @@ use redo::mysql::{FORMAT_MANY_FILES, FORMAT_MID_GROUP, LOG_FILE_HDR_SIZE, LOG_HE
 use redo::record::{RecordFault, TableState};
 use redo::verify_mysql;
 
-use super::super::durable::{make_directories, sync_directory_of};
+use super::super::durable::sync_directory_of;
 use super::super::error::{RecoverError, Result, damaged, failed, locked_out, refused};
 use super::archived_mysql::{ArchivedEnd, find, needed_to};
 use super::verify::{verify_end, verify_stretch};
@@ -290,7 +290,8 @@ impl MySqlRedo {
         let Some(newest) = self.own().newest() else { return refused("the redo log has no file") };
         let path = self.next_path(&newest.path)?;
         if self.is_copy() {
-            make_directories(&self.datadir.join(REDO_DIR), &self.datadir)?;
+            let made = door::make_parents(&self.datadir, &self.inside(&path)?);
+            made.map_err(failed(&path, "making the directory of the redo log"))?;
         }
         // Servers never read files with this suffix; they only reuse them.
         let new = with_suffix(&path, "_tmp");
