@@ -8,7 +8,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use jobs::ServerKind;
-use jobs::backup::{BackupOptions, BackupReport, BackupWatcher, backup, send_backup, verify_backup};
+use jobs::backup::{
+    BackupOptions, BackupReport, BackupWatcher, SigningKey, backup, send_backup, sign_backup, verify_backup,
+};
 use jobs::manifest::{BackupState, Manifest};
 use jobs::source::keys::KeyFiles;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -47,6 +49,8 @@ fn take(args: &BackupArgs) -> Result<u8, Box<dyn Error>> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
+    // Before the work: a key that cannot be used would be noticed after hours.
+    let key = args.sign.as_deref().map(SigningKey::read).transpose()?;
     // Removed when it is dropped, however the backup ends.
     let spool = spool(args)?;
     let access = access?;
@@ -67,6 +71,7 @@ fn take(args: &BackupArgs) -> Result<u8, Box<dyn Error>> {
     let taken = backup(&mut *server, &mut *log, &datadir, &options, &stop);
     bar.finish();
     let taken = taken.and_then(|manifest| {
+        key.iter().try_for_each(|key| sign_backup(&to, key))?;
         if spool.is_some() {
             send_backup(&to, args.compress, terminal::data(), &stop)?;
         }

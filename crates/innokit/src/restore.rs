@@ -35,8 +35,14 @@ pub fn run(args: &RestoreArgs) -> Result<u8, Box<dyn Error>> {
         memory,
         ..RecoverOptions::default()
     };
-    let options =
-        RestoreOptions { to: args.to.clone(), owner: args.owner, moves: args.moves, max_size: args.max_size, recover };
+    let options = RestoreOptions {
+        to: args.to.clone(),
+        owner: args.owner,
+        moves: args.moves,
+        max_size: args.max_size,
+        trusted: args.trusted.clone(),
+        recover,
+    };
     let restored = match jobs::restore(&args.backup, &options) {
         Ok(restored) => restored,
         Err(error) if error.is_damage() => {
@@ -55,6 +61,9 @@ fn print(restored: &Restored, args: &RestoreArgs, started: SystemTime) -> io::Re
     }
     if restored.files_verified > 0 {
         writeln!(out, "verified  {} files are as they were backed up", grouped(restored.files_verified))?;
+    }
+    for key in &restored.signed_by {
+        writeln!(out, "signed    with key {}, and as it was signed", shown(key))?;
     }
     print_increments(&restored.recovered, &mut out)?;
     print_recovered(&restored.recovered, false, &mut out)?;

@@ -17,7 +17,12 @@ use crate::server::BinlogPosition;
 use crate::source::backup::MANIFEST_MAX;
 use crate::source::read_small;
 
-pub(crate) use crate::source::backup::MANIFEST;
+pub(crate) use crate::source::backup::{MANIFEST, SIGNATURE};
+
+/// Whether a file says something about the set, rather than being a part of it.
+pub(crate) fn is_about_set(name: &Path) -> bool {
+    name == Path::new(MANIFEST) || name == Path::new(SIGNATURE)
+}
 
 const SCHEMA_VERSION: u32 = 1;
 

@@ -65,6 +65,11 @@ pub struct BackupArgs {
     #[arg(long, value_name = "LEVEL", default_value_t = 3, value_parser = clap::value_parser!(i32).range(0..=19), requires = "spool")]
     pub compress: i32,
 
+    /// Sign the finished backup with the key in this file (32 bytes or more, readable by its owner only), for `innokit restore --trusted`. All
+    /// files are read once more.
+    #[arg(long, value_name = "KEYFILE")]
+    pub sign: Option<PathBuf>,
+
     /// Copy InnoDB's files no faster than this, such as 100M/s, while the server holds no lock for the backup.
     #[arg(long, value_name = "SIZE/s", value_parser = rate)]
     pub rate: Option<u64>,

@@ -51,6 +51,11 @@ pub struct RestoreArgs {
     #[arg(long, requires = "moves")]
     pub with_outside: bool,
 
+    /// Restore only what was signed (`innokit backup --sign`) with the key in this file, and not changed since: the backup, and each increment
+    /// (may be given several times).
+    #[arg(long, value_name = "KEYFILE", conflicts_with = "redo")]
+    pub trusted: Vec<PathBuf>,
+
     /// Give the datadir and all that is in it to this user and group, by names or numbers: the user that the server runs as.
     #[arg(long, value_name = "USER[:GROUP]", value_parser = owner)]
     pub owner: Option<FileOwner>,

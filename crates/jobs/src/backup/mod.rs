@@ -27,6 +27,7 @@ mod pages;
 mod proof;
 mod send;
 mod settings;
+mod signature;
 mod tablespaces;
 mod vendor;
 mod verify;
@@ -55,11 +56,14 @@ pub use self::pace::BackupWatcher;
 use self::pace::Pace;
 use self::proof::prove_indexes;
 pub use self::send::send_backup;
+pub(crate) use self::signature::signed_by;
+pub use self::signature::{SigningKey, sign_backup};
 use self::tablespaces::Tablespaces;
 use self::vendor::Vendor;
 pub(crate) use self::verify::unchanged;
 pub use self::verify::{BackupReport, verify_backup};
 use self::verify::{examine, trial};
+use crate::door;
 use crate::manifest::{BackupLocks, BackupState, Manifest};
 use crate::recover::{RecoverOptions, is_free, recover_one};
 use crate::server::{BackupServer, BackupStage, InstanceState, LogServer, ServerError, ServerKind};
@@ -210,6 +214,7 @@ fn make_set(datadir: &Path, options: &BackupOptions) -> Result<PathBuf> {
         ));
     }
     DirBuilder::new().recursive(true).mode(MODE).create(to).map_err(failed(to, "making the directory"))?;
+    door::target_made();
     Ok(to.clone())
 }
 

@@ -15,9 +15,10 @@ use logs::xbstream::{end, payload_head};
 
 use super::error::{BackupError, Result, failed, refused};
 use crate::door;
-use crate::manifest::{BackupFile, BackupState, MANIFEST, Manifest};
+use crate::manifest::{BackupFile, BackupState, MANIFEST, Manifest, SIGNATURE};
 use crate::source::content::is_delta_note;
 use crate::source::crc32c::Crc32c;
+use crate::source::files::AskPath;
 use crate::source::log_name::is_of_log;
 use crate::source::read_into;
 use crate::stop;
@@ -64,12 +65,20 @@ impl<W: Write> Sender<'_, W> {
         for file in notes.into_iter().chain(files).chain(log) {
             self.file(file)?;
         }
-        let path = self.set.join(MANIFEST);
-        let bytes = door::read_file(&path).map_err(failed(&path, "reading the manifest"))?;
-        for (index, piece) in bytes.chunks(CHUNK).enumerate() {
-            self.chunk(MANIFEST, (index * CHUNK) as u64, piece)?;
+        if self.set.join(SIGNATURE).is_there() {
+            self.about(SIGNATURE)?;
         }
-        self.end(MANIFEST)
+        self.about(MANIFEST)
+    }
+
+    /// A file that is in no list.
+    fn about(&mut self, name: &str) -> Result<()> {
+        let path = self.set.join(name);
+        let bytes = door::read_file(&path).map_err(failed(&path, "reading what is known about the backup"))?;
+        for (index, piece) in bytes.chunks(CHUNK).enumerate() {
+            self.chunk(name, (index * CHUNK) as u64, piece)?;
+        }
+        self.end(name)
     }
 
     fn file(&mut self, known: &BackupFile) -> Result<()> {

@@ -81,7 +81,7 @@ pub(super) struct Examined {
 pub(super) fn examine(set: &Path, known: &FileSums, keys: &KeyStore) -> Result<Examined> {
     let (mut examined, mut names) = (Examined::default(), Vec::new());
     walk_datadir(set, &mut |name, metadata| {
-        if !metadata.is_file() || name == Path::new(MANIFEST) {
+        if !metadata.is_file() || manifest::is_about_set(name) {
             return Ok(());
         }
         match known.get(name).filter(|(size, _)| *size == metadata.len()) {

@@ -22,7 +22,7 @@ use super::taken::Taken;
 use super::walk::walk;
 use super::{outside, unfinished};
 use crate::door;
-use crate::source::backup::BackupNotes;
+use crate::source::backup::{BackupNotes, SIGNATURE};
 use crate::source::files::AskPath;
 use crate::source::log_name::{REDO_DIR, is_of_log};
 use crate::source::name::{NameHint, places_inside};
@@ -148,12 +148,15 @@ impl<'d> Copying<'d> {
             taken.account_for(inside.iter().map(|entry| entry.name.as_path()))?;
         }
         make_directories(&std::path::absolute(to).map_err(failed(to, "making the directory"))?, from)?;
+        door::target_made();
         unfinished::mark(to)?;
         // Skip link files, since their targets are placed inside. A backup's link files tell copy-back where to put tables that are
         // already inside.
         let is_backup = BackupNotes::of(from).is_some();
         let is_left_out = |name: &Path| NameHint::of(name) == NameHint::Link && !is_backup;
         inside.retain(|entry| entry.metadata.is_dir() || !is_left_out(&entry.name));
+        // It says who wrote the backup, which the copy is no longer.
+        inside.retain(|entry| entry.name != Path::new(SIGNATURE));
         // Notes about another run. Its shadow file is finished in the copy.
         inside.retain(|entry| !door::is_own_note(&entry.name) || entry.name == Path::new(SHADOW_NAME));
         let (logs, others) = inside.into_iter().partition(|entry| is_of_log(&entry.name));

@@ -19,7 +19,7 @@ use super::options::RecoverOptions;
 use super::walk::walk;
 use crate::Error;
 use crate::door;
-use crate::manifest::{BackupFile, MANIFEST, MISSING, Manifest, NOT_LISTED, UNSOUND};
+use crate::manifest::{BackupFile, MANIFEST, MISSING, Manifest, NOT_LISTED, UNSOUND, is_about_set};
 
 /// A backup that innokit took, with the files that its manifest lists.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Taken {
     fn compare_lengths(&self) -> Result<()> {
         let mut missing: BTreeSet<&Path> = self.files.keys().map(PathBuf::as_path).collect();
         walk(&self.set, &mut |name, metadata| {
-            if !metadata.is_file() || name == Path::new(MANIFEST) {
+            if !metadata.is_file() || is_about_set(name) {
                 return Ok(());
             }
             missing.remove(name);
@@ -86,7 +86,7 @@ impl Taken {
 
     /// Fails if a file, whose content has this CRC-32C, was changed.
     pub fn compare(&self, name: &Path, crc32c: u32) -> Result<()> {
-        if name == Path::new(MANIFEST) {
+        if is_about_set(name) {
             return Ok(());
         }
         self.judge(name, |file| file.wrong_content(&format!("{crc32c:08x}")))?;

@@ -12,7 +12,6 @@
 mod error;
 mod moving;
 
-use std::os::unix::fs::lchown;
 use std::path::{Path, PathBuf};
 
 use flow::durable::sync_file_system_of;
@@ -21,9 +20,10 @@ use format::keyring::KeyStore;
 pub use self::error::RestoreError;
 use self::error::{Result, failed, refused};
 use self::moving::Moving;
-use crate::backup::{BackupError, Chain, unchanged};
+use crate::backup::{BackupError, Chain, SigningKey, signed_by, unchanged};
 use crate::binlog_at::binlog_at;
-use crate::manifest::{self, BackupState, Manifest};
+use crate::door::{self, SetDir};
+use crate::manifest::{self, BackupState, Manifest, SIGNATURE};
 use crate::recover::{
     RecoverError, RecoverOptions, Recovered, discard, is_free, occupied, prove_archive, recover, recover_own,
     refuse_outside, refuse_unfinished, settle_links, walk_datadir,
@@ -57,6 +57,8 @@ pub struct RestoreOptions {
     pub moves: bool,
     /// The bytes that an archive may be unpacked to. `None`: nineteen twentieths of the free space.
     pub max_size: Option<u64>,
+    /// Files of keys. If there are any, a backup or an increment that none of them signed, or that was changed since, is refused.
+    pub trusted: Vec<PathBuf>,
     /// How to recover: increments, the redo archive and where to stop in it, keys and memory. Its target is ignored.
     pub recover: RecoverOptions,
 }
@@ -66,6 +68,9 @@ pub struct RestoreOptions {
 pub struct Restored {
     /// Files compared with the manifest of a backup that innokit took.
     pub files_verified: u64,
+    /// The ids of the keys that signed the backup and its increments. Empty if nobody asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub signed_by: Vec<String>,
     /// The recovery.
     pub recovered: Recovered,
     /// Files in the datadir.
@@ -91,6 +96,7 @@ pub fn restore(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
         may_give_to(owner)?;
     }
     refuse_unfinished(backup)?;
+    let signed_by = signed(backup, options)?;
     let restored = match backup.is_folder_there() {
         _ if options.moves => moved(backup, options)?,
         true => finished(&options.to, from_directory(backup, options)?, options)?,
@@ -98,7 +104,25 @@ pub fn restore(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
     };
     sync_file_system_of(&options.to).map_err(failed(&options.to, "making the datadir durable"))?;
     fault::refuse_unread()?;
-    Ok(restored)
+    Ok(if signed_by.is_empty() { restored } else { Restored { signed_by, ..restored } })
+}
+
+/// The ids of the keys that signed a backup in a directory and its increments. Empty if none is asked for; an archive is asked once it is unpacked.
+fn signed(backup: &Path, options: &RestoreOptions) -> Result<Vec<String>> {
+    if options.trusted.is_empty() {
+        return Ok(Vec::new());
+    }
+    if options.recover.redo.is_some() {
+        return refused(
+            "an archive of the redo log is not signed, so what it would add cannot be trusted: leave out --redo or --trusted",
+        );
+    }
+    let keys: Vec<SigningKey> =
+        options.trusted.iter().map(|path| SigningKey::read(path)).collect::<std::result::Result<_, _>>()?;
+    let sets = std::iter::once(backup)
+        .filter(|backup| backup.is_folder_there())
+        .chain(options.recover.increments.iter().map(PathBuf::as_path));
+    Ok(sets.map(|set| signed_by(set, &keys)).collect::<std::result::Result<_, _>>()?)
 }
 
 /// Gives a recovered datadir to its owner, and counts what is in it.
@@ -172,7 +196,11 @@ fn from_archive(archive: &Path, options: &RestoreOptions) -> Result<Restored> {
     let unpacked = unpack_at_most(&[archive.to_path_buf()], to, options.max_size)?;
     let restored = match unpacked.still_packed.first() {
         Some(file) => refused(format!("{file}: packed in a way that innokit does not read")),
-        None => recovered_unpacked(&unpacked.sums, options),
+        None => signed(to, options).and_then(|signed_by| {
+            let restored = recovered_unpacked(&unpacked.sums, options)?;
+            door::remove(to, SIGNATURE).map_err(failed(to, "removing the signature of the backup"))?;
+            Ok(Restored { signed_by, ..restored })
+        }),
     };
     if restored.is_err() {
         discard(to);
@@ -203,6 +231,7 @@ fn moved(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
         _ => reason(error.into(), &[set], &how.keys),
     })?;
     let restored = restored(taken, recovered.files_compared, recovered, options);
+    door::remove(set, SIGNATURE).map_err(failed(set, "removing the signature of the backup"))?;
     moving.make_like_target()?;
     let restored = finished(set, restored, options)?;
     moving.finish()?;
@@ -261,17 +290,17 @@ fn recovered_as_it_is(datadir: &Path, options: &RestoreOptions) -> Result<Restor
 
 /// Sets the owner of the datadir and everything in it. Returns the number of files and their bytes.
 fn give(datadir: &Path, owner: Option<FileOwner>) -> Result<(u64, u64)> {
-    let set = |path: &Path| {
-        let given = owner.map_or(Ok(()), |owner| lchown(path, Some(owner.uid), Some(owner.gid)));
-        given.map_err(failed(path, "giving it to its owner"))
-    };
-    let (mut files, mut bytes, mut outcome) = (0, 0, set(datadir));
+    let dir = SetDir::open(datadir).map_err(failed(datadir, "opening the directory"))?;
+    let itself = owner.map_or(Ok(()), |owner| dir.give_itself(owner.uid, owner.gid));
+    let (mut files, mut bytes) = (0, 0);
+    let mut outcome = itself.map_err(failed(datadir, "giving it to its owner"));
     walk_datadir(datadir, &mut |name, metadata| {
         if metadata.is_file() {
             (files, bytes) = (files + 1, bytes + metadata.len());
         }
-        if outcome.is_ok() {
-            outcome = set(&datadir.join(name));
+        if let (Ok(()), Some(owner)) = (&outcome, owner) {
+            let given = door::plain(name).and_then(|name| dir.set_owner(&name, owner.uid, owner.gid));
+            outcome = given.map_err(failed(&datadir.join(name), "giving it to its owner"));
         }
         Ok(())
     })?;

@@ -15,6 +15,8 @@ use crate::source::files::{self, File};
 const NOTE_MAX: u64 = 64 << 10;
 /// The manifest of a backup that innokit took.
 pub(crate) const MANIFEST: &str = "innokit.manifest.json";
+/// Who wrote the backup, if it is signed.
+pub(crate) const SIGNATURE: &str = "innokit.signature.json";
 /// No manifest is longer: 400,000 files take 120 bytes each, their tablespaces 400.
 pub(crate) const MANIFEST_MAX: u64 = 256 << 20;
 /// The names both tools used first, then those of mariadb-backup since 11.1.
