@@ -25,4 +25,6 @@ mod backups;
 mod backups_of_others;
 mod backups_packed;
 #[cfg(feature = "sql")]
+mod hostile_sets;
+#[cfg(feature = "sql")]
 mod unlogged_builds;

@@ -165,6 +165,11 @@ impl Dir {
         Self(TempDir::new().expect("a directory"))
     }
 
+    /// In memory, where the machine has a file system for that.
+    pub fn in_memory() -> Self {
+        Self(TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a directory"))
+    }
+
     pub fn path(&self) -> &Path {
         self.0.path()
     }

@@ -8,6 +8,7 @@ mod common;
 #[path = "../guide/mod.rs"]
 mod guide;
 
+mod by_path;
 mod crates;
 mod guides;
 mod public_api;

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 const SHADOW: &str = "innokit-recover.shadow";
 /// Longer than any of these runs takes, on any machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs innokit. It fails the test if it does not end.
 fn run(args: &[&str]) -> Run {
@@ -39,7 +39,7 @@ fn run(args: &[&str]) -> Run {
 }
 
 /// Everything below a folder: names, kinds, contents, owners, modes and times.
-fn state(root: &Path) -> Vec<(PathBuf, Vec<u8>, [i64; 6])> {
+pub fn state(root: &Path) -> Vec<(PathBuf, Vec<u8>, [i64; 6])> {
     let (mut found, mut dirs) = (Vec::new(), vec![root.to_path_buf()]);
     while let Some(dir) = dirs.pop() {
         for entry in fs::read_dir(&dir).expect("a folder") {
@@ -62,14 +62,22 @@ fn state(root: &Path) -> Vec<(PathBuf, Vec<u8>, [i64; 6])> {
 }
 
 /// A folder with a victim tree, and room for sets beside it.
-struct Place {
-    dir: Dir,
+pub struct Place {
+    pub dir: Dir,
     before: Vec<(PathBuf, Vec<u8>, [i64; 6])>,
 }
 
 impl Place {
-    fn new() -> Self {
-        let dir = Dir::new();
+    pub fn new() -> Self {
+        Self::of(Dir::new())
+    }
+
+    /// For many short runs, each of which waits for a disk elsewhere.
+    pub fn in_memory() -> Self {
+        Self::of(Dir::in_memory())
+    }
+
+    fn of(dir: Dir) -> Self {
         for name in ["victim/crontab", "victim/shop/t.ibd", "victim/ib_logfile0"] {
             dir.file(name, &[7; 20_000]);
         }
@@ -77,27 +85,27 @@ impl Place {
         Self { dir, before }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    fn text(&self, name: &str) -> String {
+    pub fn text(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
 
     /// A copy of a crashed datadir.
-    fn crashed(&self, kind: &str, name: &str) -> PathBuf {
+    pub fn crashed(&self, kind: &str, name: &str) -> PathBuf {
         let to = self.path(name);
         copy(&all_datadirs().join(format!("{kind}-16k-crashed")), &to);
         to
     }
 
-    fn assert_untouched(&self, what: &str) {
+    pub fn assert_untouched(&self, what: &str) {
         assert!(state(&self.path("victim")) == self.before, "{what}: the victim changed");
     }
 }
 
-fn pipe(path: &Path) {
+pub fn pipe(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo runs").success());
 }
 
@@ -116,7 +124,7 @@ fn member(name: &str, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// zlib's CRC-32, computed bit by bit.
-fn crc32(bytes: &[u8]) -> u32 {
+pub fn crc32(bytes: &[u8]) -> u32 {
     let bit = |crc: u32| if crc & 1 == 1 { (crc >> 1) ^ 0xEDB8_8320 } else { crc >> 1 };
     !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| bit(crc)))
 }
@@ -348,4 +356,79 @@ fn no_pipe_is_waited_for() {
         }
         place.assert_untouched(names[0]);
     }
+}
+
+/// What root changes in place lies elsewhere, behind a link: files one by one, and the folders on the way to them. Afterwards what lies there is
+/// as it was, and the run said which name it refused; or it did not need that file.
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn what_lies_behind_a_link_is_not_changed_in_place() {
+    for (kind, names) in [
+        ("mariadb", &["ibdata1", "undo001", "undo002", "shop", "mysql", "ib_logfile0", "aria_log_control"][..]),
+        ("mysql", &["mysql.ibd", "ibdata1", "undo_001", "undo_extra.ibu", "shop", "#innodb_redo", "#ib_16384_0.dblwr"]),
+    ] {
+        let (place, mut refused) = (Place::new(), 0);
+        let (mut set, beside) = (place.crashed(kind, "set"), place.path("beside"));
+        for name in names {
+            fs::rename(set.join(name), &beside).expect("moved");
+            symlink(&beside, set.join(name)).expect("linked");
+            let of_beside = || {
+                if beside.is_dir() {
+                    state(&beside)
+                } else {
+                    vec![(beside.clone(), fs::read(&beside).expect("read"), [0; 6])]
+                }
+            };
+            let before = of_beside();
+            let run = run(&["recover", "--in-place", &place.text("set")]);
+            assert!(of_beside() == before, "{kind} {name}: what the link leads to was changed: {}", run.errors);
+            place.assert_untouched(name);
+            let stem = Path::new(name).file_stem().and_then(|stem| stem.to_str()).expect("a name");
+            let says = run.errors.contains(stem) && (run.errors.contains("link") || run.errors.contains("outside"));
+            assert!(run.status == 0 || (run.status == 2 && says), "{kind} {name}: {} {}", run.status, run.errors);
+            refused += i32::from(run.status == 2);
+            fs::remove_file(set.join(name)).expect("a link");
+            fs::rename(&beside, set.join(name)).expect("moved back");
+            if run.status == 0 {
+                fs::remove_dir_all(&set).expect("removed");
+                set = place.crashed(kind, "set");
+            }
+        }
+        assert!(refused >= 4, "{kind}: {refused}");
+    }
+}
+
+/// A debug build that opens whatever a name leads to writes through a link. Only the kernel is left to refuse it.
+#[test]
+#[cfg(debug_assertions)]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn the_second_wall_holds_where_the_first_is_open() {
+    let place = Place::new();
+    let set = place.crashed("mariadb", "set");
+    let (system, beside) = (set.join("ibdata1"), place.path("beside"));
+    fs::rename(&system, &beside).expect("moved");
+    symlink(&beside, &system).expect("linked");
+    let before = fs::read(&beside).expect("read");
+    let recover = |options: &[&str]| {
+        let mut command = innokit();
+        command.args(["recover", "--in-place", "-v"]).arg(&set).args(options).env("INNOKIT_DEBUG_OPEN_DOOR", "1");
+        Run::of(&command.output().expect("innokit runs"))
+    };
+    let said =
+        Run::of(&innokit().args(["recover", "--dry-run", "-v"]).arg(&set).output().expect("innokit runs")).errors;
+    if said.contains("no Landlock") {
+        return;
+    }
+    assert!(said.contains("wall    Landlock: nothing can be written"), "{said}");
+    let run = recover(&[]);
+    assert!(
+        run.status == 2 && run.errors.contains("(os error 13)") && run.errors.contains("--no-landlock"),
+        "{}",
+        run.errors
+    );
+    assert!(fs::read(&beside).expect("read") == before, "the second wall let a write pass");
+    let run = recover(&["--no-landlock"]);
+    assert_eq!(run.status, 0, "{}", run.errors);
+    assert!(run.errors.contains("as --no-landlock says"), "{}", run.errors);
+    assert!(fs::read(&beside).expect("read") != before, "the hook opened nothing, so this test shows nothing");
 }

@@ -11,6 +11,7 @@ mod random_tables;
 mod rows_lab;
 
 mod hostile;
+mod hostile_corpus;
 mod increments;
 mod open_files;
 

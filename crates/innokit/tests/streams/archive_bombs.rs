@@ -109,3 +109,45 @@ fn an_archive_that_unpacks_to_more_than_it_may_leaves_nothing_and_says_so() {
         std::fs::remove_dir_all(&to).expect("removed");
     }
 }
+
+/// A zstd frame of this many blocks, each of which is 128 KiB of zeros in four bytes.
+fn zeros_of_zstd(blocks: u32) -> Vec<u8> {
+    const BLOCK: u32 = 128 << 10;
+    let mut frame = b"\x28\xB5\x2F\xFD\x00\x38".to_vec();
+    for number in 1..=blocks {
+        let head = BLOCK << 3 | 1 << 1 | u32::from(number == blocks);
+        frame.extend(low_first(&head.to_be_bytes()).into_iter().take(3));
+        frame.push(0);
+    }
+    frame
+}
+
+/// 100 GB in a kilobyte, and 200,000 empty files: 64 MiB hold 16,384 of them.
+#[test]
+fn nested_compression_and_many_empty_members_end_with_an_error_and_leave_nothing() {
+    let dir = Dir::new();
+    let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 1).expect("memory");
+    let huge = zeros_of_zstd(800_000);
+    let packed = [payload("t.ibd.zst", 0, &huge), chunk(b'E', "t.ibd.zst", &[])].concat();
+    let twice = zstd(&packed);
+    assert!(twice.len() < 4096, "{}", twice.len());
+    let mut many = Vec::new();
+    for number in 0..200_000 {
+        let name = format!("d{}/{number}", number / 100);
+        many.extend([payload(&name, 0, &[]), chunk(b'E', &name, &[])].concat());
+    }
+    for (name, bytes) in [("huge.xb", packed), ("twice.xb.zst", twice), ("many.xb.zst", zstd(&many))] {
+        let (archive, to) = (dir.file(name, &bytes), dir.path().join("to"));
+        for words in [vec!["unpack"], vec!["restore", "--to", to.to_str().expect("UTF-8")]] {
+            let paths: Vec<&Path> = if words[0] == "unpack" { vec![&archive, &to] } else { vec![&archive] };
+            let run = limited(&[&words[..], &["--max-size", "64M"]].concat(), &paths);
+            assert!(
+                run.status == 2 && run.errors.contains("more than 67108864 bytes, as --max-size says"),
+                "{name}: {} {}",
+                run.status,
+                run.errors
+            );
+            assert!(!to.exists(), "{name}: something is left");
+        }
+    }
+}
