@@ -48,19 +48,22 @@ fn a_backup_waits_for_no_pipe_copies_no_secret_and_a_forged_increment_writes_not
     let (data, secret) = (server.data(), server.of("secret"));
     fs::write(&secret, "a key of root").expect("written");
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).expect("a mode");
-    let made =
-        Command::new("mkfifo").args(["shop/z.frm", "shop/z.MYD"]).current_dir(&data).status().expect("mkfifo runs");
+    let made = Command::new("mkfifo")
+        .args(["shop/pipe.frm", "shop/pipe.MYD"])
+        .current_dir(&data)
+        .status()
+        .expect("mkfifo runs");
     assert!(made.success());
     symlink(&secret, data.join("shop/secret.frm")).expect("linked");
     let key = server.of("key");
     fs::write(&key, [3; 32]).expect("written");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("a mode");
     let manifest = back_up(&server, "full", &["--sign", "key"]);
-    for name in ["shop/z.frm", "shop/z.MYD", "shop/secret.frm"] {
+    for name in ["shop/pipe.frm", "shop/pipe.MYD", "shop/secret.frm"] {
         let is_left_out = manifest.left_out.iter().any(|left| left == name);
         assert!(is_left_out && !server.of("full").join(name).exists(), "{name}: {:?}", manifest.left_out);
     }
-    ["shop/z.frm", "shop/z.MYD", "shop/secret.frm"]
+    ["shop/pipe.frm", "shop/pipe.MYD", "shop/secret.frm"]
         .iter()
         .for_each(|name| fs::remove_file(data.join(name)).expect("there"));
 

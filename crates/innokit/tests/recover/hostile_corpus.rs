@@ -46,7 +46,9 @@ fn attack(place: &Place, words: &[&[u8]]) {
 
 fn peak_memory(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    // A process that has not begun yet shows the memory of the one that started it.
+    let is_running = status.starts_with("Name:\tinnokit\n");
+    let line = status.lines().filter(|_| is_running).find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok()).unwrap_or(0) << 10
 }
 
