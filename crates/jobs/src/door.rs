@@ -172,7 +172,7 @@ impl SetDir {
         match openat2(&self.dir, path, flags, mode, resolve) {
             // Kernels before 5.6, and containers whose filter does not know the call and answers with one or the other.
             Err(Errno::NOSYS | Errno::PERM) => step_by_step(self.dir.as_fd(), path, flags, mode),
-            other => other.map_err(named),
+            other => other.map_err(|error| named(link_or(&self.dir, path.as_os_str(), error))),
         }
     }
 }

@@ -230,7 +230,7 @@ mod tests {
         let set = dir.join("set");
         fs::create_dir_all(set.join("shop")).expect("made");
         fs::write(set.join(MANIFEST), "{}").expect("written");
-        fs::write(set.join("shop/t.ibd"), [7; 3_000_000]).expect("written");
+        fs::write(set.join("shop/t.ibd"), vec![7; 3_000_000]).expect("written");
         set
     }
 

@@ -290,7 +290,7 @@ impl MySqlRedo {
         let Some(newest) = self.own().newest() else { return refused("the redo log has no file") };
         let path = self.next_path(&newest.path)?;
         if self.is_copy() {
-            let made = door::make_parents(&self.datadir, &self.inside(&path)?);
+            let made = door::make_parents(&self.datadir, self.inside(&path)?);
             made.map_err(failed(&path, "making the directory of the redo log"))?;
         }
         // Servers never read files with this suffix; they only reuse them.
