@@ -54,6 +54,7 @@ mod gather;
 mod job;
 pub mod lock;
 pub mod log_writer;
+mod memory;
 #[cfg_attr(not(target_os = "linux"), path = "nodes_unknown.rs")]
 mod nodes;
 mod options;
@@ -81,6 +82,7 @@ pub use devices::{DeviceShare, Devices};
 pub use files::{DIRECT_ALIGN, FileHandle, FileId, FileSet};
 pub use gather::{Gather, GatherPlan, Gathered, ReadAhead, Want};
 pub use job::{InJob, Job, for_this_job};
+pub use memory::give_back_memory;
 pub use options::{Engine, IoMode, OptionsError, ReadOptions};
 pub use plan::{BLOCK_ALIGN, Block, Cursor, FileRange, Plan};
 pub use reader::{FileFailure, Piece, Reader, ReaderError};

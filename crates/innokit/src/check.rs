@@ -113,9 +113,10 @@ fn print(
             document::write((started, status), args.output.json_lines, &WithTables { pages: report, tables }, &mut out)
         }
         (false, tables) => {
-            print::text(report, Style { quiet: args.output.quiet, verbose: args.output.verbose }, &mut out)?;
+            let style = Style { quiet: args.output.quiet, verbose: args.output.verbose, all: args.output.all };
+            print::text(report, style, &mut out)?;
             if let Some(tables) = tables {
-                table_print::check(tables, (args.output.quiet, args.output.verbose), &mut out)?;
+                table_print::check(tables, style, &mut out)?;
             }
             print::hurt(report, &mut out)?;
             out.flush()

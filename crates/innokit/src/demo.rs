@@ -50,7 +50,7 @@ fn print(report: &Report, dir: &Path) -> io::Result<()> {
     )?;
     writeln!(out, "flipped, as a failing disk or a bad cable would.\n")?;
     writeln!(out, "$ innokit check {}", dir.display())?;
-    print::text(report, Style { quiet: false, verbose: false }, &mut out)?;
+    print::text(report, Style { quiet: false, verbose: false, all: false }, &mut out)?;
     print::hurt(report, &mut out)?;
     writeln!(
         out,

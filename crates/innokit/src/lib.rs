@@ -9,6 +9,7 @@ mod backup;
 #[cfg(feature = "bench")]
 mod bench;
 mod check;
+mod count_summary;
 mod demo;
 mod document;
 mod hurt_print;
@@ -136,6 +137,9 @@ fn called(arguments: &[OsString]) -> u8 {
 }
 
 fn command(command: Command) -> Result<u8, Box<dyn Error>> {
+    if matches!(command, Command::Recover(_) | Command::Backup(_) | Command::Restore(_) | Command::Unpack(_)) {
+        open_files::require()?;
+    }
     match command {
         Command::Check(args) => check::run(&args),
         Command::Info(args) => info::run(&args),

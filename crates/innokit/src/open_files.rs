@@ -9,14 +9,27 @@ pub fn allow_all() {
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).ok();
 }
 
+/// Open files with which every command that writes a datadir or a backup can do its work, whatever the number of tables.
+const NEEDED: u64 = 64;
+
+/// Refuses to begin work that would stop in its middle for lack of open files.
+pub fn require() -> Result<(), String> {
+    match getrlimit(Resource::Nofile).current {
+        Some(limit) if limit < NEEDED => Err(format!(
+            "this process may have {limit} files open, and the command needs {NEEDED}, however many tables there are; nothing was done; \
+             {WAY_OUT}"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// How to get more.
+const WAY_OUT: &str = "allow more with `ulimit -n` as root, or LimitNOFILE= in its systemd unit";
+
 /// What to do after an error that says that too many files are open.
 pub fn advice(error: &str) -> Option<String> {
     let limit = getrlimit(Resource::Nofile).maximum?;
-    error.contains("Too many open files").then(|| {
-        format!(
-            "this process may have {limit} files open; allow more with `ulimit -n` as root, or LimitNOFILE= in its systemd unit"
-        )
-    })
+    error.contains("Too many open files").then(|| format!("this process may have {limit} files open; {WAY_OUT}"))
 }
 
 #[cfg(test)]

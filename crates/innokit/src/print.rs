@@ -17,12 +17,14 @@ pub struct Style {
     pub quiet: bool,
     /// Each file too.
     pub verbose: bool,
+    /// Every finding, however many.
+    pub all: bool,
 }
 
 /// Findings, then the summary.
 pub fn text(report: &Report, style: Style, out: &mut impl Paint) -> io::Result<()> {
     let listed: Vec<&Finding> = report.findings.iter().filter(|finding| !style.quiet || is_trouble(finding)).collect();
-    findings(&listed, style.verbose, out)?;
+    findings(&listed, style, out)?;
     let totals = &report.totals;
     let all = if style.quiet { totals.damage + totals.undecided } else { totals.findings };
     let hidden = all.saturating_sub(listed.len() as u64);
@@ -58,10 +60,11 @@ pub fn hurt(report: &Report, out: &mut impl Write) -> io::Result<()> {
 /// If an index has more than this many findings of one kind, they are folded.
 const ALIKE_MAX: usize = 3;
 
-/// One line per finding; similar ones share a line unless `all`.
-fn findings(findings: &[&Finding], all: bool, out: &mut impl Write) -> io::Result<()> {
+/// One line per finding; similar ones share a line unless each is wanted.
+fn findings(findings: &[&Finding], style: Style, out: &mut impl Write) -> io::Result<()> {
     let kind = |finding: &&Finding| (finding.path.clone(), finding.index_id, finding.reason, finding.severity as u8);
-    fold(findings, all, kind, |finding| line(finding), |finding| finding.page.map(|page| (page, finding.pages)), out)
+    let lines = Lines { each: style.verbose, max: lines_max(style.verbose || style.all) };
+    fold(findings, lines, kind, |finding| line(finding), |finding| finding.page.map(|page| (page, finding.pages)), out)
 }
 
 /// Notes are for people who look; a nightly job should be silent when all is well.
@@ -69,30 +72,55 @@ fn is_trouble(finding: &Finding) -> bool {
     finding.severity != Severity::Notice
 }
 
+/// Lines of findings, unless all are wanted.
+const LINES_MAX: usize = 100;
+
+pub const fn lines_max(all: bool) -> usize {
+    if all { usize::MAX } else { LINES_MAX }
+}
+
+/// How findings become lines.
+#[derive(Clone, Copy)]
+pub struct Lines {
+    /// Each has its own line, also if others are like it.
+    pub each: bool,
+    /// More are only counted.
+    pub max: usize,
+}
+
 /// Writes a line per finding. Of many findings of one kind, it writes the first and the pages of the others.
 pub fn fold<F, K: Ord>(
     findings: &[F],
-    all: bool,
+    lines: Lines,
     kind: impl Fn(&F) -> K,
     line: impl Fn(&F) -> String,
     pages: impl Fn(&F) -> Option<(u32, u64)>,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let mut alike: BTreeMap<K, Vec<&F>> = BTreeMap::new();
-    for finding in findings.iter().filter(|finding| !all && pages(finding).is_some()) {
+    for finding in findings.iter().filter(|finding| !lines.each && pages(finding).is_some()) {
         alike.entry(kind(finding)).or_default().push(finding);
     }
+    let (mut written, mut left) = (0, 0_u64);
     for finding in findings {
         let group = alike.get(&kind(finding)).filter(|group| group.len() > ALIKE_MAX);
-        let Some(group) = group.filter(|_| pages(finding).is_some()) else {
-            writeln!(out, "{}", line(finding))?;
+        let group = group.filter(|_| pages(finding).is_some());
+        if group.is_some_and(|group| !group.first().is_some_and(|first| std::ptr::eq(*first, finding))) {
             continue;
-        };
-        if group.first().is_some_and(|first| std::ptr::eq(*first, finding)) {
-            writeln!(out, "{}", line(finding))?;
+        }
+        if written == lines.max {
+            left += group.map_or(1, |group| group.len() as u64);
+            continue;
+        }
+        written += 1;
+        writeln!(out, "{}", line(finding))?;
+        if let Some(group) = group {
             let rest: Vec<(u32, u64)> = group.iter().skip(1).filter_map(|finding| pages(finding)).collect();
             writeln!(out, "    and {} more like it: {}", grouped(rest.len() as u64), stretches(rest))?;
         }
+    }
+    if left > 0 {
+        writeln!(out, "... and {} more findings (--all prints them)", grouped(left))?;
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use jobs::{TableOptions, TableReport};
 
 use crate::args::{Ahead, TableArgs, TableCommand};
 use crate::document;
+use crate::print::Style;
 use crate::progress::Bar;
 use crate::table_print;
 use crate::table_rows;
@@ -56,10 +57,12 @@ fn print(report: &TableReport, args: &TableArgs, depth: Depth, head: (SystemTime
     let mut out = terminal::out();
     if args.output.json || args.output.json_lines {
         document::write(head, args.output.json_lines, report, &mut out)?;
-    } else if depth == Depth::Count {
-        table_print::counts(report, args.output.quiet, &mut out)?;
     } else {
-        table_print::check(report, (args.output.quiet, args.output.verbose), &mut out)?;
+        let style = Style { quiet: args.output.quiet, verbose: args.output.verbose, all: args.output.all };
+        match depth {
+            Depth::Count => table_print::counts(report, style, &mut out)?,
+            Depth::Check => table_print::check(report, style, &mut out)?,
+        }
     }
     out.flush()
 }

@@ -6,13 +6,15 @@ use std::io::{self, Write};
 use jobs::table::{IndexReport, TableFinding, TreeKind};
 use jobs::{Severity, TableReport};
 
+use crate::count_summary;
 use crate::hurt_print;
-use crate::print::{fold, grouped, human, peak_memory, pending, result};
+use crate::print::{Lines, Style, fold, grouped, human, lines_max, peak_memory, pending, result};
 use crate::terminal::{Paint, shown};
 
 /// Findings; every index if `verbose`; the summary unless `quiet`.
-pub fn check(report: &TableReport, (quiet, verbose): (bool, bool), out: &mut impl Paint) -> io::Result<()> {
-    findings(report, verbose, out)?;
+pub fn check(report: &TableReport, style: Style, out: &mut impl Paint) -> io::Result<()> {
+    let Style { quiet, verbose, .. } = style;
+    findings(report, Lines { each: verbose, max: lines_max(verbose || style.all) }, out)?;
     if let Some(tables) = &report.tables {
         hurt_print::verdicts(tables, out)?;
     }
@@ -36,29 +38,36 @@ pub fn check(report: &TableReport, (quiet, verbose): (bool, bool), out: &mut imp
     Ok(())
 }
 
-/// Every index with its rows, and why some could not be counted.
-pub fn counts(report: &TableReport, quiet: bool, out: &mut impl Write) -> io::Result<()> {
-    findings(report, true, out)?;
-    indexes(report, out)?;
-    if !quiet {
+/// Every index with its rows, or a summary of many, and why some could not be counted.
+pub fn counts(report: &TableReport, style: Style, out: &mut impl Write) -> io::Result<()> {
+    let all = style.all || style.verbose;
+    findings(report, Lines { each: true, max: lines_max(all) }, out)?;
+    if all || !count_summary::is_needed(report) {
+        indexes(report, out)?;
+    } else {
+        count_summary::text(report, out)?;
+    }
+    if !style.quiet {
         writeln!(out, "time    {:.2} s", report.totals.seconds)?;
     }
     Ok(())
 }
 
-fn findings(report: &TableReport, all: bool, out: &mut impl Write) -> io::Result<()> {
+fn findings(report: &TableReport, lines: Lines, out: &mut impl Write) -> io::Result<()> {
     let kind = |finding: &TableFinding| (finding.path.clone(), finding.index_id, finding.rule, finding.severity as u8);
-    fold(&report.findings, all, kind, line, |finding| finding.page.map(|page| (page, 1)), out)?;
+    fold(&report.findings, lines, kind, line, |finding| finding.page.map(|page| (page, 1)), out)?;
     let hidden = report.totals.findings - report.findings.len() as u64;
     if hidden > 0 {
         writeln!(out, "... and {} more findings (see --max-findings)", grouped(hidden))?;
     }
-    for file in &report.files {
-        if let Some(error) = &file.error {
-            writeln!(out, "{}: not checked: {}", shown(&file.path), shown(error))?;
-        }
+    let unread = || report.files.iter().filter_map(|file| Some((&file.path, file.error.as_ref()?)));
+    for (path, error) in unread().take(lines.max) {
+        writeln!(out, "{}: not checked: {}", shown(path), shown(error))?;
     }
-    Ok(())
+    match unread().count().saturating_sub(lines.max) {
+        0 => Ok(()),
+        more => writeln!(out, "... and {} more files not checked (--all prints them)", grouped(more as u64)),
+    }
 }
 
 /// `shop/t.ibd: index b of shop.t: page 7, record at byte 126: what is wrong [rule]`.
@@ -87,22 +96,27 @@ pub fn line(finding: &TableFinding) -> String {
 fn indexes(report: &TableReport, out: &mut impl Write) -> io::Result<()> {
     for file in report.files.iter().filter(|file| file.error.is_none()) {
         for index in &file.indexes {
-            let incomplete = if index.complete { "" } else { ", and more that could not be seen" };
-            writeln!(
-                out,
-                "{}: {}: {} rows, {} deleted, {} pages on {} {}, {:.3} s{incomplete}",
-                shown(&file.path),
-                shown(&title(index)),
-                grouped(index.rows),
-                grouped(index.deleted),
-                grouped(index.pages),
-                index.levels,
-                if index.levels == 1 { "level" } else { "levels" },
-                index.seconds
-            )?;
+            one_index(&file.path, index, out)?;
         }
     }
     Ok(())
+}
+
+/// `shop/t.ibd: index b of shop.t: 3 rows, ...`.
+pub fn one_index(path: &str, index: &IndexReport, out: &mut impl Write) -> io::Result<()> {
+    let incomplete = if index.complete { "" } else { ", and more that could not be seen" };
+    writeln!(
+        out,
+        "{}: {}: {} rows, {} deleted, {} pages on {} {}, {:.3} s{incomplete}",
+        shown(path),
+        shown(&title(index)),
+        grouped(index.rows),
+        grouped(index.deleted),
+        grouped(index.pages),
+        index.levels,
+        if index.levels == 1 { "level" } else { "levels" },
+        index.seconds
+    )
 }
 
 fn title(index: &IndexReport) -> String {

@@ -3,6 +3,8 @@
 //!
 //! Facts: `dict0sdi.cc`, `fsp0fsp.h` and `ibd2sdi.cc` of MySQL 8.0; every file of MySQL 9.7 has the root at this place.
 
+use std::cell::RefCell;
+
 use flate2::{Decompress, FlushDecompress, Status};
 use thiserror::Error;
 
@@ -89,6 +91,11 @@ fn root_behind_descriptors(page0: &[u8], format: &SpaceFormat) -> Option<PageNo>
     root.filter(|root| *root != PageNo::NONE)
 }
 
+thread_local! {
+    /// A decoder takes more than 40 KiB, and a datadir has an object or two for each table. One for all leaves no holes between what is kept.
+    static ZLIB: RefCell<Decompress> = RefCell::new(Decompress::new(true));
+}
+
 impl<'a> SdiRecord<'a> {
     /// Reads a leaf record whose fields were located with [`crate::schema::builtin::sdi`]. `None` if one is missing.
     #[must_use]
@@ -122,7 +129,10 @@ impl<'a> SdiRecord<'a> {
         // A single call into a buffer of the exact size: a reader's own buffers would cost more than the few hundred bytes of most objects.
         // The extra byte detects an object that is longer than the record says.
         let mut json = Vec::with_capacity(expected.min(SDI_JSON_MAX).min(packed.len().saturating_mul(RATIO_MAX)) + 1);
-        let state = Decompress::new(true).decompress_vec(packed, &mut json, FlushDecompress::Finish);
+        let state = ZLIB.with_borrow_mut(|zlib| {
+            zlib.reset(true);
+            zlib.decompress_vec(packed, &mut json, FlushDecompress::Finish)
+        });
         if !matches!(state, Ok(Status::StreamEnd)) || json.len() != expected {
             return Err(SdiError::Inflate { found: json.len(), expected: self.plain_len });
         }

@@ -149,8 +149,15 @@ impl RowSum {
         if older {
             self.generated_bits.iter().for_each(|bit| set(&mut self.image, *bit));
         }
+        // Large values are summed where they are: a second copy of a value may not fit into memory.
+        let mut large: Vec<(usize, &'v [u8])> = Vec::new();
         for (number, column) in self.columns.iter().enumerate().filter(|(_, column)| !(older && column.generated)) {
             match value(number) {
+                Summed::Stored(stored)
+                    if stored.len() >= LARGE && column.image == Some(Image::Copied { bytes: None }) =>
+                {
+                    large.push((self.image.len(), stored));
+                }
                 Summed::Stored(stored) => {
                     column.value.write_image(stored, &mut self.image).map_err(|error| (number, error))?;
                 }
@@ -162,9 +169,21 @@ impl RowSum {
                 }
             }
         }
-        Ok(crc32fast::hash(&self.image))
+        let (mut crc, mut rest) = (crc32fast::Hasher::new(), self.image.as_slice());
+        let mut before = 0;
+        for (place, value) in large {
+            let (part, after) = rest.split_at_checked(place - before).unwrap_or((rest, &[]));
+            crc.update(part);
+            crc.update(value);
+            (before, rest) = (place, after);
+        }
+        crc.update(rest);
+        Ok(crc.finalize())
     }
 }
+
+/// Values of this many bytes are not copied.
+const LARGE: usize = 1 << 20;
 
 pub(super) fn set(bytes: &mut [u8], bit: u16) {
     if let Some(byte) = bytes.get_mut(usize::from(bit / 8)) {

@@ -25,6 +25,10 @@ pub struct OutputArgs {
     #[arg(long, value_name = "N", default_value_t = 1000, help_heading = "Output")]
     pub max_findings: usize,
 
+    /// Print every finding, and `table count` every index, however many there are [default: the first 100, or a summary; --json has all].
+    #[arg(long, help_heading = "Output")]
+    pub all: bool,
+
     /// Also list each file or index, skipped checks, skipped files, and how the bytes were read.
     #[arg(short, long, action = ArgAction::SetTrue, conflicts_with = "quiet", help_heading = "Output")]
     pub verbose: bool,

@@ -122,6 +122,10 @@ pub struct RedoInfoArgs {
     #[arg(long)]
     pub json: bool,
 
+    /// List every tablespace [default: of more than 40, the 20 with the most redo].
+    #[arg(long)]
+    pub all: bool,
+
     /// List the N pages with the most records.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub pages: usize,

@@ -43,6 +43,7 @@ mod prometheus;
 mod redo_info;
 mod same_answer;
 mod space_management;
+mod summaries;
 mod unread;
 mod verdict;
 mod watching;

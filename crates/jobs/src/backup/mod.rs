@@ -28,6 +28,7 @@ mod proof;
 mod send;
 mod settings;
 mod signature;
+mod stamp;
 mod tablespaces;
 mod vendor;
 mod verify;
@@ -52,6 +53,7 @@ use self::error::{Result, failed, refused};
 use self::follower::{Followed, Follower};
 use self::mariadb::MariaDb;
 use self::mysql::MySql;
+use self::others::Early;
 pub use self::pace::BackupWatcher;
 use self::pace::Pace;
 use self::proof::prove_indexes;
@@ -282,11 +284,12 @@ impl<'r> Run<'r> {
                 break;
             }
         }
+        let mut early = Early::copy(self.datadir, self.set, &check)?;
         tablespaces.pace.hurry(self.datadir)?;
         let without_ddl = Instant::now();
         self.server.enter(BackupStage::Flush)?;
         self.server.enter(BackupStage::BlockDdl)?;
-        let moment = self.moment(&mut tablespaces, &mut follower, redo, &check)?;
+        let moment = self.moment((&mut tablespaces, &mut early), &mut follower, redo, &check)?;
         if self.server.instance()? != self.instance {
             return refused(
                 "an ALTER INSTANCE statement ran while the files were copied: it may have switched the redo log off, or changed keys: take the \
@@ -305,7 +308,7 @@ impl<'r> Run<'r> {
     /// server's files.
     fn moment(
         &mut self,
-        tablespaces: &mut Tablespaces<'r>,
+        (tablespaces, early): (&mut Tablespaces<'r>, &mut Early),
         follower: &mut Follower<'_>,
         redo: &Path,
         check: &dyn Fn() -> Result<()>,
@@ -319,7 +322,7 @@ impl<'r> Run<'r> {
             tablespaces.mend()?;
             if number == 0 {
                 self.server.lock_tables(&others::tables_without_redo(self.datadir)?)?;
-                self.manifest.left_out = others::copy_databases(self.datadir, self.set)?;
+                self.manifest.left_out = early.copy_rest(self.datadir, self.set)?;
             }
             let without_commits = Instant::now();
             self.server.enter(BackupStage::BlockCommit)?;

@@ -4,7 +4,7 @@
 //! A file is opened by its name, and from then on identified by the space id in its first page, so it does not matter if it is renamed. At
 //! the end the redo log says which names the tablespaces have and which are gone; if it does not, the last pass does.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::io;
 use std::io::Write;
@@ -24,6 +24,7 @@ use super::follower::Follower;
 use super::listing::{elsewhere, list};
 use super::pace::Pace;
 use super::pages::{PageReader, PagesRead, part_of, space_flags, space_id};
+use super::stamp::Stamp;
 use crate::door;
 use crate::manifest::BackupTablespace;
 use crate::recover::LogNames;
@@ -134,6 +135,8 @@ pub(super) struct Tablespaces<'k> {
     copied: BTreeMap<SpaceId, Copied>,
     /// Tablespaces that the last pass met.
     seen: BTreeSet<SpaceId>,
+    /// The files as the last pass opened them: one that has not changed since need not be opened under the lock.
+    stamps: HashMap<PathBuf, (SpaceId, Stamp)>,
     /// Whether some are encrypted so that recovering them needs keys.
     pub is_encrypted: bool,
     /// Files of the last pass without a sound first page. The log must know their names.
@@ -160,6 +163,7 @@ impl<'k> Tablespaces<'k> {
             reader: PageReader::new(keys),
             copied: BTreeMap::new(),
             seen: BTreeSet::new(),
+            stamps: HashMap::new(),
             is_encrypted: false,
             unsound: Vec::new(),
             is_locked: false,
@@ -209,6 +213,10 @@ impl<'k> Tablespaces<'k> {
 
     /// Copies the tablespace in a file if that has not been done. Returns whether it was copied now.
     fn look_at(&mut self, name: PathBuf) -> Result<bool> {
+        if let Some(space) = self.unchanged(&name) {
+            self.seen.insert(space);
+            return Ok(false);
+        }
         let path = self.datadir.join(&name);
         let file = match door::source(&self.datadir, &name) {
             Ok(file) => file,
@@ -216,10 +224,14 @@ impl<'k> Tablespaces<'k> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(failed(&path, "opening the tablespace")(error)),
         };
+        let stamp =
+            file.metadata().map(|metadata| Stamp::of(&metadata)).map_err(failed(&path, "reading the tablespace"))?;
         let source = Source::of(&file).map_err(failed(&path, "reading the tablespace"))?;
         let space = space_id(&file).map_err(failed(&path, "reading the tablespace"))?;
+        self.stamps.remove(&name);
         let is_system = matches!(NameHint::of(&name), NameHint::System(_));
         if (is_system || space != SpaceId::SYSTEM) && self.is_known(space, source, (&file, &name))? {
+            self.stamps.extend(stamp.map(|stamp| (name, (space, stamp))));
             return Ok(false);
         }
         let Some(part) = self.sound_part(&file, &path)? else {
@@ -240,6 +252,14 @@ impl<'k> Tablespaces<'k> {
         self.seen.insert(space);
         self.copied.insert(space, copied);
         Ok(true)
+    }
+
+    /// The tablespace in a file that is, to the last byte, as it was when it was copied and met. Its name is not read from the file then.
+    fn unchanged(&self, name: &Path) -> Option<SpaceId> {
+        let (space, stamp) = self.stamps.get(name).filter(|_| self.is_locked)?;
+        let copied = self.copied.get(space).filter(|copied| copied.name == name)?;
+        let is_same = copied.written == stamp.written() && copied.source.inode == stamp.inode();
+        (is_same && stamp.is_current(&self.datadir.join(name))).then_some(*space)
     }
 
     /// The format of a tablespace. `None` if its first page is not sound, or is the system tablespace's in another file.
@@ -404,6 +424,10 @@ impl<'k> Tablespaces<'k> {
         }
         let mut left = self.seen.clone();
         for name in list(&self.datadir, self.has_general)? {
+            if let Some(space) = self.unchanged(&name).filter(|space| self.seen.contains(space)) {
+                left.remove(&space);
+                continue;
+            }
             let path = self.datadir.join(&name);
             let file = match door::open_file(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),

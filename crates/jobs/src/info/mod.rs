@@ -67,6 +67,9 @@ impl Default for InfoOptions {
     }
 }
 
+/// Files whose sums are in memory at a time.
+const BATCH: usize = 1024;
+
 /// A tablespace being read.
 struct SweptSpace {
     /// Its index in the report.
@@ -96,19 +99,22 @@ pub fn info(paths: &[PathBuf], options: &InfoOptions) -> Result<InfoReport, Erro
     options.read.validate()?;
     let keys = options.keys.read()?;
     let mut files = Vec::with_capacity(paths.len());
-    let mut targets = Vec::new();
     // One for all files: it lists and reads each datadir once.
     let mut redo = RedoLogs::default();
-    for path in paths {
-        let (file, target) = recognise((path, files.len()), options, &keys, &mut redo);
-        files.push(file);
-        targets.extend(target);
-    }
-    sweep(&targets, options)?;
-    for target in targets {
-        if let Some(file) = files.get_mut(target.file) {
-            target.finish(file, &mut redo);
+    for batch in paths.chunks(BATCH) {
+        let mut targets = Vec::new();
+        for path in batch {
+            let (file, target) = recognise((path, files.len()), options, &keys, &mut redo);
+            files.push(file);
+            targets.extend(target);
         }
+        sweep(&targets, options)?;
+        for target in targets {
+            if let Some(file) = files.get_mut(target.file) {
+                target.finish(file, &mut redo);
+            }
+        }
+        flow::give_back_memory();
     }
     miss(files::failures_of(paths).into_iter().chain(fault::noted_parts()).collect(), &mut files);
     Ok(InfoReport { files })

@@ -3,6 +3,7 @@
 use flow::rewrite::RewriteOptions;
 
 use super::needs::{MEMORY_FIXED, PLAN_PART};
+use super::open_files::in_flight_max;
 use super::plan::RecoverPlan;
 use super::prefetch;
 use super::tuning::{MEMORY_MIN, Tuning};
@@ -62,7 +63,8 @@ impl Budget {
         let page = plan.spaces.values().map(|space| space.format.physical().get()).max();
         let stretch_max = stretch_max.max(page.unwrap_or(0));
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
-        let Tuning { depth, shadow_max, overlap, .. } = *tuning;
+        let Tuning { shadow_max, overlap, .. } = *tuning;
+        let depth = in_flight_max(tuning.depth);
         // Re-encrypting a page changes all its bytes, and the shadow file's copy of them takes memory too.
         let is_saved_whole = plan.spaces.values().any(|space| space.crypt.encrypts());
         let memory = if is_saved_whole { self.pages / 2 } else { self.pages };

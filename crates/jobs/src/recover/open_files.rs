@@ -16,7 +16,12 @@ pub(super) fn open_files_max(part: u64) -> usize {
     usize::try_from(allowed / part).unwrap_or(usize::MAX).clamp(OPEN_MIN, OPEN_MAX)
 }
 
+/// Requests in flight, if each is for another file: it keeps that open, whatever else is closed.
+pub(super) fn in_flight_max(depth: u32) -> u32 {
+    depth.min(u32::try_from(open_files_max(4)).unwrap_or(u32::MAX))
+}
+
 /// More open files than this bring nothing.
 const OPEN_MAX: usize = 8192;
 /// Fewer would be opened again for every page.
-const OPEN_MIN: usize = 16;
+const OPEN_MIN: usize = 4;

@@ -26,7 +26,7 @@ use flow::{DIRECT_ALIGN, Descriptors, FileHandle, FileId, for_this_job};
 use format::{PageSize, SpaceFormat, SpaceId};
 
 use super::load::{GroupId, pages_of};
-use super::open_files::open_files_max;
+use super::open_files::{in_flight_max, open_files_max};
 use super::tuning::engine;
 use super::walk::walk;
 use crate::door;
@@ -118,7 +118,7 @@ fn read(
     groups: &Receiver<Vec<GroupId>>,
     stop: &AtomicBool,
 ) -> io::Result<()> {
-    let mut prefetch = Prefetch::new(engine(), memory, part_max, DEPTH)?;
+    let mut prefetch = Prefetch::new(engine(), memory, part_max, in_flight_max(DEPTH))?;
     let goes_on = || !stop::is_told(stop);
     let outcome = groups.iter().take_while(|_| goes_on()).try_for_each(|groups| {
         let has_room = groups.into_iter().take_while(|_| goes_on()).try_fold(true, |has_room, group| {

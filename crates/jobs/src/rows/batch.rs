@@ -37,6 +37,8 @@ pub(super) enum ValuePlace {
     Page(u32, u32),
     /// Among the fetched values, by index.
     Fetched(u32),
+    /// Among the large fetched values, by index.
+    Large(u32),
     /// The row is older than the column: use this field's default.
     Default(u32),
     /// Unreadable: the index of the reason.
@@ -74,6 +76,8 @@ pub struct Batch {
     pub(super) fetched: Vec<u8>,
     /// Start and length of each value in `fetched`.
     pub(super) stretches: Vec<(usize, usize)>,
+    /// Values that are too large to be copied together: one may have gigabytes.
+    pub(super) large: Vec<Vec<u8>>,
     pub(super) lost: Vec<String>,
 }
 
@@ -87,12 +91,14 @@ pub struct Row<'b> {
 impl Batch {
     pub(super) fn new(plan: Arc<RowPlan>, image: Arc<[u8]>, page_no: u32) -> Self {
         let (heads, places, fetched) = (Vec::new(), Vec::new(), Vec::new());
-        Self { plan, image, page_no, heads, places, fetched, stretches: Vec::new(), lost: Vec::new() }
+        let (stretches, large, lost) = (Vec::new(), Vec::new(), Vec::new());
+        Self { plan, image, page_no, heads, places, fetched, stretches, large, lost }
     }
 
-    /// Keeps only the memory and releases the page, so its opener can reuse the buffer.
+    /// Keeps only the memory of usual sizes and releases the page, so its opener can reuse the buffer.
     pub(super) fn without_page(mut self) -> Self {
         self.image = Arc::default();
+        self.large.clear();
         self
     }
 
@@ -105,6 +111,7 @@ impl Batch {
         self.fetched.clear();
         self.fetched.shrink_to(FETCHED_KEPT);
         self.stretches.clear();
+        self.large.clear();
         self.lost.clear();
     }
 
@@ -114,6 +121,15 @@ impl Batch {
         parts.iter().for_each(|part| self.fetched.extend_from_slice(part));
         self.stretches.push((start, self.fetched.len() - start));
         ValuePlace::Fetched(self.stretches.len() as u32 - 1)
+    }
+
+    /// Stores a value that was fetched, without copying it if it is large.
+    pub(super) fn keep_whole(&mut self, value: Vec<u8>) -> ValuePlace {
+        if value.len() < LARGE {
+            return self.keep(&[&value]);
+        }
+        self.large.push(value);
+        ValuePlace::Large(self.large.len() as u32 - 1)
     }
 
     /// Number of rows.
@@ -163,6 +179,9 @@ impl<'b> Row<'b> {
                 let bytes = stretch.and_then(|(start, len)| batch.fetched.get(*start..*start + *len));
                 bytes.map_or(Cell::Lost(GONE), Cell::Bytes)
             }
+            Some(ValuePlace::Large(number)) => {
+                batch.large.get(*number as usize).map_or(Cell::Lost(GONE), |value| Cell::Bytes(value))
+            }
             Some(ValuePlace::Default(field)) => match batch.plan.defaults.get(*field as usize) {
                 Some(Some(InstantDefault::Null)) => Cell::Null,
                 Some(Some(InstantDefault::Bytes(bytes))) => Cell::Bytes(bytes),
@@ -191,6 +210,8 @@ impl<'b> Row<'b> {
     }
 }
 
+/// Values of this many bytes have memory of their own.
+const LARGE: usize = 1 << 20;
 /// Bytes for fetched values that an empty batch keeps allocated.
 const FETCHED_KEPT: usize = 64 << 10;
 const GONE: &str = "the value lies outside its page";

@@ -420,18 +420,20 @@ impl Pending {
         let (local_start, local_len) = (value.local.0 as usize, value.local.1 as usize);
         let image = Arc::clone(&self.batch.image);
         let local = image.get(local_start..local_start + local_len).unwrap_or(&[]);
-        let outside = value.reader.into_value();
+        let mut whole = value.reader.into_value();
+        // The prefix on the leaf has at most 768 bytes, the rest may have gigabytes.
+        whole.splice(0..0, local.iter().copied());
         let place = if value.packed {
             let mut plain = Vec::new();
-            match compressed::unpack(&[local, &outside].concat(), &mut plain) {
-                Ok(()) => self.batch.keep(&[&plain]),
+            match compressed::unpack(&whole, &mut plain) {
+                Ok(()) => self.batch.keep_whole(plain),
                 Err(why) => {
                     self.batch.lost.push(why.to_string());
                     ValuePlace::Lost(self.batch.lost.len() as u32 - 1)
                 }
             }
         } else {
-            self.batch.keep(&[local, &outside])
+            self.batch.keep_whole(whole)
         };
         if let Some(slot) = self.batch.places.get_mut(value.place) {
             *slot = place;

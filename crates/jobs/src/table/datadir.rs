@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::known::Known;
 use super::report::{TableFile, TableFinding};
 use super::settling::{Settling, TreeLabel, newest_of};
-use super::walked::{Subject, Walked};
+use super::walked::Walked;
 use crate::finding_code::FindingCode;
 use crate::report::document::{Pending, Severity};
 use crate::report::file_kind::FileKind;
@@ -20,16 +20,8 @@ use crate::verdict;
 
 impl Settling<'_> {
     /// Adds what is said once, after all tablespaces.
-    pub fn datadirs_as_a_whole(
-        &mut self,
-        subjects: &[Subject],
-        walked: &[Vec<Walked>],
-        inventory: &Inventory,
-        catalogs: &[Catalog],
-    ) {
-        let known =
-            subjects.iter().zip(walked).filter_map(|(subject, walked)| Some((subject.opened.as_ref().ok()?, walked)));
-        let held: Vec<Held> = known.map(|(known, walked)| held(known, walked)).collect();
+    pub fn datadirs_as_a_whole(&mut self, inventory: &Inventory, catalogs: &[Catalog]) {
+        let held = std::mem::take(&mut self.held);
         for catalog in catalogs {
             for found in catalog.findings(&held, &mut self.redo, false) {
                 self.of_datadir(found);
@@ -111,7 +103,8 @@ impl Settling<'_> {
     }
 }
 
-fn held(known: &Known, walked: &[Walked]) -> Held {
+/// What the comparison with the dictionary needs of a tablespace.
+pub(super) fn held(known: &Known, walked: &[Walked]) -> Held {
     let roots = known.roots.iter().map(|root| (root.page_no, Some(root.index_id))).collect();
     Held { space: known.space.clone(), roots, newest: newest_of(known, walked) }
 }

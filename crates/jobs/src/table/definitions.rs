@@ -1,7 +1,7 @@
 //! Which index is which: names and fields, from the tablespaces themselves (MySQL 8.0 and later) or from the dictionary in `ibdata1` and
 //! the `.frm` files (MariaDB, MySQL up to 5.7).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -76,8 +76,20 @@ struct DescribedIndex {
 impl Definitions {
     /// Reads the definitions in the tablespaces and in the files beside them.
     pub fn read<'s>(spaces: impl Iterator<Item = &'s Tablespace> + Clone, keys: &KeyStore) -> Self {
+        let mut dictionaries = Dictionaries { keys, by_datadir: HashMap::new() };
+        for space in spaces.clone().filter(|space| space.format.space().0 == 0) {
+            dictionaries.add(space);
+        }
+        Self::read_with(spaces, &mut dictionaries)
+    }
+
+    /// The same for some of the tablespaces: the dictionaries are read once for all.
+    pub fn read_with<'s>(
+        spaces: impl Iterator<Item = &'s Tablespace> + Clone,
+        dictionaries: &mut Dictionaries<'_>,
+    ) -> Self {
         let mut definitions = Self::default();
-        let mut datadirs = BTreeMap::new();
+        let mut datadirs = BTreeSet::new();
         let mut opener = Opener::new();
         let numbers: BTreeSet<u32> = spaces.clone().map(|space| space.format.space().0).collect();
         for space in spaces {
@@ -89,21 +101,12 @@ impl Definitions {
                 let folder = folder(space);
                 let datadir =
                     if space.format.space().0 == 0 { Some(folder) } else { folder.parent().map(Path::to_path_buf) };
-                if let Some(datadir) = datadir {
-                    let system = datadirs.entry(datadir).or_insert(None);
-                    if space.format.space().0 == 0 {
-                        *system = Some(space.clone());
-                    }
-                }
+                datadirs.extend(datadir);
             }
         }
-        for (datadir, system) in datadirs {
-            let system = system.or_else(|| {
-                let file = FoundFile::of(datadir.join("ibdata1")).ok()?;
-                Tablespace::open(&[file], keys, None).ok()
-            });
-            if let Some(system) = system {
-                definitions.add_old(&datadir, &system, &numbers, &mut opener);
+        for datadir in datadirs {
+            if let Some(dictionary) = dictionaries.of_datadir(&datadir, &mut opener) {
+                definitions.add_old(&datadir, dictionary, &numbers);
             }
         }
         definitions
@@ -135,21 +138,12 @@ impl Definitions {
     }
 
     /// Adds the tables of the old dictionary that are in one of the tablespaces. Each has a file of its own, and a bucket may have ten thousand
-    /// where one is wanted. Damage in it is reported elsewhere; here it just leaves tables without a name.
-    fn add_old(&mut self, datadir: &Path, system: &Tablespace, numbers: &BTreeSet<u32>, opener: &mut Opener) {
-        let Some(roots) = system.sound(DICT_HDR_PAGE_NO.0, opener).ok().and_then(|page| DictionaryRoots::read(&page))
-        else {
-            return;
-        };
-        let tables = leaves(system, roots.tables, opener, SysTable::read);
-        let mut indexes: HashMap<u64, Vec<SysIndex>> = HashMap::new();
-        for index in leaves(system, roots.indexes, opener, SysIndex::read) {
-            indexes.entry(index.table_id).or_default().push(index);
-        }
-        for table in tables.into_iter().filter(|table| numbers.contains(&table.space.0)) {
+    /// where one is wanted.
+    fn add_old(&mut self, datadir: &Path, dictionary: &OldDictionary, numbers: &BTreeSet<u32>) {
+        for table in numbers.iter().filter_map(|number| dictionary.tables.get(number)).flatten() {
             let whole = whole_table(&table.name);
             let frm = read_small(&datadir.join(format!("{whole}.frm")), FRM_MAX).ok();
-            let entries = indexes.get(&table.id).map_or(&[][..], Vec::as_slice);
+            let entries = dictionary.indexes.get(&table.id).map_or(&[][..], Vec::as_slice);
             let has_doc_id = entries.iter().any(|entry| entry.name == DOC_ID_INDEX);
             let Some(def) = frm.and_then(|frm| from_frm(&frm, has_doc_id).ok()).map(Arc::new) else { continue };
             for entry in entries {
@@ -231,6 +225,66 @@ impl Definitions {
         };
         let (table, name) = (Some(entry.table.clone()), Some(entry.index.name.clone()));
         Some(Named { table, name, index, whole: Some(Arc::clone(&entry.whole)) })
+    }
+}
+
+/// The old dictionaries of the datadirs, each read when it is first asked for.
+pub(crate) struct Dictionaries<'k> {
+    keys: &'k KeyStore,
+    by_datadir: HashMap<PathBuf, Option<OldDictionary>>,
+}
+
+/// The rows of an old dictionary that say where trees are.
+#[derive(Debug, Default)]
+struct OldDictionary {
+    /// By space id.
+    tables: HashMap<u32, Vec<SysTable>>,
+    /// By table id.
+    indexes: HashMap<u64, Vec<SysIndex>>,
+}
+
+impl<'k> Dictionaries<'k> {
+    /// Reads those of the system tablespaces among these files; others follow as they are needed.
+    pub fn of(groups: &[Vec<FoundFile>], keys: &'k KeyStore, page_size: Option<u32>) -> Self {
+        let mut dictionaries = Self { keys, by_datadir: HashMap::new() };
+        let is_table = |file: &FoundFile| file.path.extension().is_some_and(|extension| extension == "ibd");
+        for files in groups.iter().filter(|files| !files.first().is_some_and(is_table)) {
+            let opened = Tablespace::open(files, keys, page_size).ok();
+            if let Some(space) = opened.filter(|space| space.format.space().0 == 0) {
+                dictionaries.add(&space);
+            }
+        }
+        dictionaries
+    }
+
+    fn add(&mut self, system: &Tablespace) {
+        let dictionary = OldDictionary::read(system, &mut Opener::new());
+        self.by_datadir.insert(folder(system), dictionary);
+    }
+
+    fn of_datadir(&mut self, datadir: &Path, opener: &mut Opener) -> Option<&OldDictionary> {
+        let (keys, dictionaries) = (self.keys, &mut self.by_datadir);
+        let read = || {
+            let file = FoundFile::of(datadir.join("ibdata1")).ok()?;
+            OldDictionary::read(&Tablespace::open(&[file], keys, None).ok()?, opener)
+        };
+        dictionaries.entry(datadir.to_path_buf()).or_insert_with(read).as_ref()
+    }
+}
+
+impl OldDictionary {
+    /// Damage in it is reported elsewhere; here it just leaves tables without a name.
+    fn read(system: &Tablespace, opener: &mut Opener) -> Option<Self> {
+        let page = system.sound(DICT_HDR_PAGE_NO.0, opener).ok()?;
+        let roots = DictionaryRoots::read(&page)?;
+        let mut dictionary = Self::default();
+        for table in leaves(system, roots.tables, opener, SysTable::read) {
+            dictionary.tables.entry(table.space.0).or_default().push(table);
+        }
+        for index in leaves(system, roots.indexes, opener, SysIndex::read) {
+            dictionary.indexes.entry(index.table_id).or_default().push(index);
+        }
+        Some(dictionary)
     }
 }
 

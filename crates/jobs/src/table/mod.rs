@@ -2,7 +2,8 @@
 //!
 //! Bottleneck: the device, or about 1 GB/s of records per core. Trees are the unit of work: largest first, in parallel on all workers.
 //! Workers without a tree help with the leaves of the large ones ([`crate::tree::walk::crew`]). Memory: the windows (below 100 MiB), a few
-//! parents per tree, and the maps of the tablespaces.
+//! parents per tree, and the maps and definitions of one batch of tablespaces. What crosses batches is small: the dictionary's rows, the
+//! roots of each tablespace, and the report.
 
 mod datadir;
 pub(crate) mod definitions;
@@ -17,7 +18,8 @@ mod settling;
 mod walked;
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -26,17 +28,18 @@ use format::keyring::KeyStore;
 
 use crate::report::shown;
 use crate::report::watcher::watched;
-use crate::source::catalog::Catalog;
+use crate::source::catalog::{Catalog, Held};
 use crate::source::content::Content;
 use crate::source::datadir::{Candidate, Inventory, Passed};
 use crate::source::files;
 use crate::source::keys::{NO_KEY, SpaceKey};
-use crate::source::name::NameHint;
+use crate::source::name::{NameHint, table_of_path};
 use crate::source::remote::Missed;
 use crate::tree::walk::crew::{Crew, SweepSubject};
 use crate::tree::walk::{Receivers, Tools};
 use crate::tree::{FoundFile, Root, Tablespace, TreeReport, Walk, links};
 use crate::{Error, fault};
+use definitions::Dictionaries;
 pub(crate) use definitions::{Definitions, Named};
 use known::{Known, know};
 use matching::Matches;
@@ -80,31 +83,44 @@ pub fn tables_watched(
     let groups = groups(&mut inventory);
     let set = files::set(groups.iter().flatten().map(|file| (file.path.clone(), file.len)));
     let workers = options.workers.max(1);
-    let spaces = in_parallel(workers, &groups, |files| open(files, &keys, options.page_size));
-    let definitions = Definitions::read(spaces.iter().filter_map(|(_, opened)| opened.as_ref().ok()), &keys);
-    let subjects = in_parallel(workers, &spaces, |(path, opened)| Subject {
-        path: path.clone(),
-        opened: opened.as_ref().map(|space| know(space, &definitions)).map_err(String::clone),
-    });
     let counters = Counters::new(workers);
-    let matches = if options.extended { Matches::plan(&subjects, &definitions) } else { Matches::default() };
-    let total = bytes_of(&subjects);
-    let tell = watch.map(|watch| move |counters: &Counters| watch(total, counters));
+    let progress = Expected::of(&groups);
+    let tell = watch.map(|watch| {
+        let progress = &progress;
+        move |counters: &Counters| watch(progress.bytes(), counters)
+    });
     let watch = tell.as_ref().map(|tell| tell as &(dyn Fn(&Counters) + Sync));
-    let walked = watched(watch, &counters, || {
-        let mut walked = walk_all(&subjects, (&definitions, &matches), &set, options, &counters)?;
-        if !options.watcher.is_stopped() {
-            matches.settle(&subjects, &set, options, &counters, &mut walked)?;
+    let mut settling = settle::begin(&inventory, &catalogs, (options, &keys));
+    let (mut dictionaries, mut owned) = (Dictionaries::of(&groups, &keys, options.page_size), HashSet::new());
+    watched(watch, &counters, || {
+        for batch in batches(&groups, BATCH) {
+            let spaces = in_parallel(workers, batch, |files| open(files, &keys, options.page_size));
+            let of_batch = spaces.iter().filter_map(|(_, opened)| opened.as_ref().ok());
+            let definitions = Definitions::read_with(of_batch, &mut dictionaries);
+            let mut subjects = in_parallel(workers, &spaces, |(path, opened)| Subject {
+                path: path.clone(),
+                opened: opened.as_ref().map(|space| know(space, &definitions)).map_err(String::clone),
+            });
+            drop(spaces);
+            progress.know(batch, bytes_of(&subjects));
+            let matches = if options.extended { Matches::plan(&subjects, &definitions) } else { Matches::default() };
+            let mut walked = walk_all(&subjects, (&definitions, &matches), &set, options, &counters)?;
+            if !options.watcher.is_stopped() {
+                matches.settle(&subjects, &set, options, &counters, &mut walked)?;
+            }
+            // If a file could not be read to its end, its findings may only reflect the missing rest: report the failure instead.
+            owned.extend(miss(files::failures_of(&inventory.asked), &mut subjects));
+            settling.batch(&subjects, &walked, &definitions);
+            drop((subjects, walked, definitions, matches));
+            flow::give_back_memory();
         }
-        Ok::<_, Error>(walked)
+        Ok::<_, Error>(())
     })?;
-    // If a file could not be read to its end, its findings may only reflect the missing rest: report the failure instead.
-    let mut subjects = subjects;
     let missed = files::failures_of(&inventory.asked);
-    miss(missed, &mut subjects, &mut inventory.failed);
+    inventory.failed.extend(unowned(missed, &owned, &settling.held, &inventory.failed));
     let parts = fault::noted_parts().into_iter();
     inventory.failed.extend(parts.map(|Missed { path, why, .. }| Passed { path, why }));
-    let mut report = settle::settle(&subjects, &definitions, &walked, (&inventory, &catalogs), (options, &keys));
+    let mut report = settling.end(&inventory, &catalogs);
     say_unread(&mut report);
     report.incomplete = options.watcher.is_stopped();
     report.effort = report::Effort {
@@ -118,10 +134,61 @@ pub fn tables_watched(
     Ok(report)
 }
 
-/// Notes the files that could not be read to their end: their tablespaces, or the files themselves.
-fn miss(missed: Vec<Missed>, subjects: &mut [Subject], failed: &mut Vec<Passed>) {
+/// Tablespaces whose state is in memory at a time: enough work for all workers, and a bound whatever the number of tables.
+const BATCH: usize = 1024;
+
+/// The tablespaces in batches of about `size`. The partitions of a table stay together, because one of them describes all.
+fn batches(groups: &[Vec<FoundFile>], size: usize) -> impl Iterator<Item = &[Vec<FoundFile>]> {
+    let mut rest = groups;
+    std::iter::from_fn(move || {
+        let table_at = |at: usize| {
+            let name = table_of_path(&rest.get(at)?.first()?.path)?;
+            name.split(" partition ").next().map(str::to_owned)
+        };
+        let mut end = size.min(rest.len());
+        while end < rest.len() && table_at(end).is_some_and(|table| Some(table) == table_at(end - 1)) {
+            end += 1;
+        }
+        let (batch, after) = rest.split_at(end);
+        rest = after;
+        (!batch.is_empty()).then_some(batch)
+    })
+}
+
+/// How many bytes there are to read: what segments say, and for the tablespaces that were not opened yet, the same share of their files.
+struct Expected {
+    /// Bytes of all files.
+    files: u64,
+    /// Bytes of the files that were opened, and of the trees in them.
+    opened: AtomicU64,
+    trees: AtomicU64,
+}
+
+impl Expected {
+    fn of(groups: &[Vec<FoundFile>]) -> Self {
+        Self { files: len_of(groups), opened: AtomicU64::new(0), trees: AtomicU64::new(0) }
+    }
+
+    fn know(&self, batch: &[Vec<FoundFile>], bytes: u64) {
+        self.trees.fetch_add(bytes, Ordering::SeqCst);
+        self.opened.fetch_add(len_of(batch), Ordering::SeqCst);
+    }
+
+    fn bytes(&self) -> u64 {
+        let (opened, trees) = (self.opened.load(Ordering::SeqCst), self.trees.load(Ordering::SeqCst));
+        let all = u128::from(trees) * u128::from(self.files);
+        u64::try_from(all.checked_div(u128::from(opened)).unwrap_or(0)).unwrap_or(u64::MAX)
+    }
+}
+
+fn len_of(groups: &[Vec<FoundFile>]) -> u64 {
+    groups.iter().flatten().map(|file| file.len).sum()
+}
+
+/// Notes the files of these tablespaces that could not be read to their end, and returns them.
+fn miss(missed: Vec<Missed>, subjects: &mut [Subject]) -> Vec<PathBuf> {
     if missed.is_empty() {
-        return;
+        return Vec::new();
     }
     let mut owners: HashMap<PathBuf, usize> = HashMap::new();
     for (at, subject) in subjects.iter().enumerate() {
@@ -129,14 +196,31 @@ fn miss(missed: Vec<Missed>, subjects: &mut [Subject], failed: &mut Vec<Passed>)
             owners.entry(path.to_path_buf()).or_insert(at);
         }
     }
-    let mut known: HashSet<PathBuf> = failed.iter().map(|failed| failed.path.clone()).collect();
+    let mut owned = Vec::new();
     for Missed { path, why, .. } in missed {
-        match owners.get(&path).and_then(|at| subjects.get_mut(*at)) {
-            Some(subject) => subject.opened = Err(format!("cannot be read: {why}")),
-            None if !known.insert(path.clone()) => {}
-            None => failed.push(Passed { path, why }),
+        if let Some(subject) = owners.get(&path).and_then(|at| subjects.get_mut(*at)) {
+            subject.opened = Err(format!("cannot be read: {why}"));
+            owned.push(path);
         }
     }
+    owned
+}
+
+/// The files that could not be read and that belong to no tablespace: definitions, dictionaries.
+fn unowned(missed: Vec<Missed>, owned: &HashSet<PathBuf>, held: &[Held], failed: &[Passed]) -> Vec<Passed> {
+    if missed.is_empty() {
+        return Vec::new();
+    }
+    let mut known: HashSet<&Path> = owned.iter().map(PathBuf::as_path).collect();
+    known.extend(held.iter().flat_map(|held| &held.space.files).map(|file| file.path.as_path()));
+    known.extend(failed.iter().map(|failed| failed.path.as_path()));
+    let mut rest: Vec<Passed> = Vec::new();
+    for Missed { path, why, .. } in missed {
+        if !known.contains(path.as_path()) && !rest.iter().any(|passed| passed.path == path) {
+            rest.push(Passed { path, why });
+        }
+    }
+    rest
 }
 
 /// What could not be read while the findings were settled, such as a redo log: without it they may be wrong.
@@ -326,4 +410,21 @@ fn useful_workers(options: &TableOptions, pages: impl Iterator<Item = u64>) -> u
     let share = options.shared_leaves_min.max(1) as u64;
     let shares = pages.fold(0_u64, |sum, pages| sum.saturating_add((pages / share).max(1)));
     options.workers.clamp(1, usize::try_from(shares).unwrap_or(usize::MAX).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_of_about_the_size_and_keep_the_partitions_of_a_table_together() {
+        let names = ["a/b.ibd", "a/t#P#p0.ibd", "a/t#P#p1.ibd", "a/t#P#p2.ibd", "a/u.ibd", "ibdata1"];
+        let file = |name: &str| vec![FoundFile { path: PathBuf::from(name), file: FileId(0), len: 1 }];
+        let groups: Vec<Vec<FoundFile>> = names.into_iter().map(file).collect();
+        let sizes = |size: usize| batches(&groups, size).map(<[_]>::len).collect::<Vec<_>>();
+        assert_eq!(sizes(1), [1, 3, 1, 1]);
+        assert_eq!(sizes(2), [4, 2]);
+        assert_eq!(sizes(5), [5, 1]);
+        assert_eq!(sizes(100), [6]);
+    }
 }

@@ -10,6 +10,7 @@ use format::schema::IndexKind;
 use format::{Family, PageNo};
 
 use super::KnownTree;
+use super::datadir::held;
 use super::definitions::{Definitions, Named};
 use super::known::Known;
 use super::options::TableOptions;
@@ -88,13 +89,12 @@ impl Tree<'_> {
     }
 }
 
-pub(super) fn settle(
-    subjects: &[Subject],
-    definitions: &Definitions,
-    walked: &[Vec<Walked>],
-    (inventory, catalogs): (&Inventory, &[Catalog]),
-    (options, keys): (&TableOptions, &KeyStore),
-) -> TableReport {
+/// Begins the report; batches of tablespaces follow.
+pub(super) fn begin<'s>(
+    inventory: &Inventory,
+    catalogs: &[Catalog],
+    (options, keys): (&'s TableOptions, &'s KeyStore),
+) -> Settling<'s> {
     let report = TableReport {
         totals: TableTotals::default(),
         files: Vec::new(),
@@ -109,15 +109,11 @@ pub(super) fn settle(
     let (redo, path, datadirs) = (RedoLogs::new(false), String::new(), Vec::new());
     let (ends, open) = (LogEnds::new(keys), OpenTransactions::new(keys));
     let orphans = catalogs.iter().flat_map(Catalog::orphans).collect();
-    let (recovery, is_unread) = (None, false);
-    let mut settling = Settling { report, redo, options, path, recovery, is_unread, datadirs, ends, open, orphans };
+    let (recovery, is_unread, held) = (None, false, Vec::new());
+    let mut settling =
+        Settling { report, redo, options, path, recovery, is_unread, datadirs, ends, open, orphans, held };
     settling.redo.say_in_ddl(catalogs.iter().flat_map(Catalog::in_ddl));
-    for (subject, walked) in subjects.iter().zip(walked) {
-        settling.subject(subject, walked, definitions);
-    }
-    settling.datadirs_as_a_whole(subjects, walked, inventory, catalogs);
-    settling.report.totals.skipped_files = settling.report.skipped.len() as u64;
-    settling.report
+    settling
 }
 
 fn skipped(passed: &Passed) -> SkippedFile {
@@ -131,6 +127,21 @@ fn hides_an_index(finding: &TreeFinding) -> bool {
 }
 
 impl Settling<'_> {
+    /// Adds tablespaces. Nothing else of them is needed later.
+    pub fn batch(&mut self, subjects: &[Subject], walked: &[Vec<Walked>], definitions: &Definitions) {
+        for (subject, walked) in subjects.iter().zip(walked) {
+            self.subject(subject, walked, definitions);
+            self.held.extend(subject.opened.as_ref().ok().map(|known| held(known, walked)));
+        }
+    }
+
+    /// Adds what is said once, after all tablespaces.
+    pub fn end(mut self, inventory: &Inventory, catalogs: &[Catalog]) -> TableReport {
+        self.datadirs_as_a_whole(inventory, catalogs);
+        self.report.totals.skipped_files = self.report.skipped.len() as u64;
+        self.report
+    }
+
     fn subject(&mut self, subject: &Subject, walked: &[Walked], definitions: &Definitions) {
         self.path = shown(&subject.path);
         let known = match &subject.opened {

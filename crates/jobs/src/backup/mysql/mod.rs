@@ -10,7 +10,7 @@ mod copied_log;
 mod events;
 mod live;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -190,26 +190,37 @@ impl Vendor for MySql<'_> {
     }
 }
 
+/// The name of a file below the datadir `own`, whatever links lead to it. This is asked under the lock, for each file of the
+/// server, so each folder is followed once: `folders` has where they lead.
+fn inside(own: &Path, file: &Path, folders: &mut HashMap<PathBuf, PathBuf>) -> Option<PathBuf> {
+    let path = own.join(file);
+    // A discarded tablespace has no file. Its path says where the file would be.
+    let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let is_link = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
+    let found = match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) if !is_link => {
+            folders.entry(parent.to_path_buf()).or_insert_with(|| real(parent)).join(name)
+        }
+        _ => real(&path),
+    };
+    found.strip_prefix(own).ok().map(Path::to_path_buf)
+}
+
 /// Refuses servers that report tablespaces outside the datadir. With `copied`, also refuses if a reported file has no copy.
 fn refuse_elsewhere(server: &mut dyn BackupServer, datadir: &Path, copied: Option<&Tablespaces<'_>>) -> Result<()> {
     let own = fs::canonicalize(datadir).map_err(failed(datadir, "looking at the datadir"))?;
     let files = server.data_files()?;
-    let inside = |file: &PathBuf| {
-        let path = own.join(file);
-        // A discarded tablespace has no file. Its path says where the file would be.
-        let real = fs::canonicalize(&path).unwrap_or(path);
-        real.strip_prefix(&own).ok().map(Path::to_path_buf)
-    };
+    let mut folders = HashMap::new();
     let known: Option<BTreeSet<&Path>> = copied.map(|copied| copied.names().collect());
+    let is_known = |name: &Path| known.as_ref().is_some_and(|known| known.contains(name));
     for file in files.iter().filter(|file| NameHint::of(file) != NameHint::Temporary) {
-        let Some(name) = inside(file) else {
+        let Some(name) = inside(&own, file, &mut folders) else {
             return refused(format!(
                 "{}: a tablespace outside the datadir (DATA DIRECTORY, or CREATE TABLESPACE elsewhere), which innokit does not back up yet",
                 file.display()
             ));
         };
-        let is_missing = known.as_ref().is_some_and(|known| !known.contains(name.as_path()));
-        if is_missing && own.join(&name).is_there() {
+        if known.is_some() && !is_known(&name) && own.join(&name).is_there() {
             return refused(format!(
                 "{}: the server has a tablespace there, where innokit looks for none: it is not backed up yet",
                 name.display()
