@@ -471,9 +471,11 @@ impl RowsOutput<'_> {
 
     /// Gives whole files their names.
     fn complete(&self, report: &ExportReport, skips: bool) -> Result<(), jobs::Error> {
+        // What could not be read beside a single table, such as the redo log, may change it; beside others, it concerns one of many.
+        let is_unsure = !report.unread.is_empty() && !self.output.is_some_and(is_folder);
         for target in self.open.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             let of_it = report.tables.iter().find(|table| table.table == target.table);
-            let is_all = |table: &TableExport| table.damage.is_empty() && !table.is_unsure;
+            let is_all = |table: &TableExport| table.damage.is_empty() && !table.is_unsure && !is_unsure;
             let is_whole = of_it.is_some_and(|table| table.refused.is_none() && (skips || is_all(table)));
             if is_whole {
                 let failed = |source| jobs::Error::Io {
