@@ -1,5 +1,6 @@
 //! The damage as a table: one line per index or file, then the keys and the commands.
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 
 use jobs::report::hurt::{Hurt, KeyRange, TableOutcome, TableVerdict};
@@ -28,10 +29,17 @@ pub fn hurt(rows: &[Hurt], out: &mut impl Write) -> io::Result<()> {
     if rows.len() > ROWS_MAX {
         writeln!(out, "... and {} more (see --json)", grouped((rows.len() - ROWS_MAX) as u64))?;
     }
-    for row in rows.iter().take(ROWS_MAX).filter(|row| !row.keys.is_empty() || !row.commands.is_empty()) {
+    let (first, then): (Vec<&Hurt>, Vec<&Hurt>) = rows.iter().take(ROWS_MAX).partition(|row| row.is_header_lost);
+    // Several entries of a table have the same remedy.
+    let mut told = HashSet::new();
+    for row in first.into_iter().chain(then).filter(|row| !row.keys.is_empty() || !row.commands.is_empty()) {
+        let commands = if told.insert(&row.commands) { row.commands.as_slice() } else { &[] };
+        if row.keys.is_empty() && commands.is_empty() {
+            continue;
+        }
         let index = row.index.as_ref().map(|index| format!(", {}", shown(index))).unwrap_or_default();
         writeln!(out, "\n{}{index}:{}", name(row), keys(&row.keys))?;
-        for command in &row.commands {
+        for command in commands {
             writeln!(out, "    {}", shown(command))?;
         }
     }

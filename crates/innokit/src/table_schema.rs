@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::time::SystemTime;
 
 use format::schema::show_create::{comment, quoted_name};
-use jobs::schema::{SchemaOptions, SchemaReport, schema};
+use jobs::schema::{SchemaOptions, SchemaReport, TableTriggers, schema, triggers};
 
 use crate::args::SchemaArgs;
 use crate::document;
@@ -13,6 +13,9 @@ use crate::terminal::{self, shown};
 
 /// Reads the definitions and prints them. Returns the exit status.
 pub fn run(args: &SchemaArgs) -> Result<u8, Box<dyn Error>> {
+    if args.triggers {
+        return run_triggers(args);
+    }
     let options = SchemaOptions {
         keys: args.keys.files(),
         page_size: args.page_size,
@@ -73,4 +76,34 @@ fn version(number: u32) -> String {
         return String::new();
     }
     format!(" {}.{}.{}", number / 10_000, number / 100 % 100, number % 100)
+}
+
+/// Prints triggers. A table without any prints nothing, which is no fault.
+fn run_triggers(args: &SchemaArgs) -> Result<u8, Box<dyn Error>> {
+    let (tables, unread) = triggers(&args.paths)?;
+    match print_triggers(&tables) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        other => other?,
+    }
+    let mut errors = terminal::err();
+    for unread in &unread {
+        writeln!(errors, "{}", shown(&format!("{}: {}", unread.path.display(), unread.why)))?;
+    }
+    Ok(if unread.is_empty() { 0 } else { 2 })
+}
+
+fn print_triggers(tables: &[TableTriggers]) -> io::Result<()> {
+    let mut out = BufWriter::new(terminal::data());
+    for table in tables {
+        let title = format!("triggers of {}.{}, from {}", table.schema, table.table, table.source.display());
+        writeln!(out, "{}SET NAMES utf8mb4;", comment(&title))?;
+        for trigger in &table.triggers {
+            // What a client takes for the end of a statement must not be within it.
+            let end = (2..).map(|len| "/".repeat(len)).find(|end| !trigger.statement.contains(end)).unwrap_or_default();
+            writeln!(out, "SET sql_mode = {};\nDELIMITER {end}", trigger.sql_mode)?;
+            writeln!(out, "{}\n{end}\nDELIMITER ;", trigger.statement)?;
+        }
+        writeln!(out)?;
+    }
+    out.flush()
 }

@@ -77,6 +77,11 @@ pub struct SchemaArgs {
     #[arg(long, value_name = "FILE")]
     pub create_table: Option<PathBuf>,
 
+    /// Print the triggers of the tables instead, from MariaDB's .TRG files. MySQL keeps them in its dictionary:
+    /// mysqldump --no-create-info --no-data --triggers.
+    #[arg(long, conflicts_with_all = ["table", "create_table", "json"])]
+    pub triggers: bool,
+
     #[command(flatten)]
     pub keys: KeyArgs,
 

@@ -9,6 +9,7 @@ mod common;
 #[path = "../sql_proxy/mod.rs"]
 mod sql_proxy;
 
+mod advice;
 #[cfg(feature = "sql")]
 mod backup;
 #[cfg(feature = "sql")]

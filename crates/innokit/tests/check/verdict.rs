@@ -63,8 +63,11 @@ fn lost_leaves_of_rows_are_one_line_with_their_keys_and_the_way_back() {
     assert!(row["rows_estimated"] == true && at_risk.abs_diff(rows as u64) < rows as u64 / 4, "{at_risk} of {rows}");
     assert_eq!(row["action"], "restore_table");
     let commands = row["commands"].as_array().expect("commands");
-    assert_eq!(commands[0], "ALTER TABLE `shop`.`row_compact` DISCARD TABLESPACE;");
-    assert_eq!(commands[2], "ALTER TABLE `shop`.`row_compact` IMPORT TABLESPACE;");
+    let dropped = commands
+        .iter()
+        .filter_map(Value::as_str)
+        .position(|command| command.contains("DROP TABLE `shop`.`row_compact`;"));
+    assert_eq!((dropped, commands.len()), (Some(4), 8), "what can be read is kept first: {commands:#?}");
 
     let text = check(&path, &[]).text;
     let about = |words: &str| text.lines().filter(|line| line.contains(words)).count();
@@ -104,10 +107,7 @@ fn a_secondary_index_is_rebuilt_and_costs_no_row() {
         assert_eq!((&row["index"], &row["index_kind"]), (&"a".into(), &"secondary".into()), "{words:?}");
         assert_eq!((row["pages"].as_u64(), row["rows_at_risk"].as_u64()), (Some(1), Some(0)), "{words:?}");
         assert_eq!(row["action"], "rebuild_index", "{words:?}");
-        let expected = [
-            "ALTER TABLE `shop`.`row_compact` DROP INDEX `a`;",
-            "ALTER TABLE `shop`.`row_compact` ADD INDEX `a` (`a`);",
-        ];
+        let expected = ["ALTER TABLE `shop`.`row_compact` FORCE;"];
         assert_eq!(row["commands"], serde_json::json!(expected), "{words:?}");
     }
 }

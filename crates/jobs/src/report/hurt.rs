@@ -34,7 +34,7 @@ impl Action {
             Self::RecoverFirst => "recover first, then check again",
             Self::StartServer => "start the server once, then check again",
             Self::RestoreTable => "restore this table",
-            Self::RebuildIndex => "drop and rebuild this index",
+            Self::RebuildIndex => "rebuild this index",
             Self::RestoreAll => "restore the whole datadir or backup",
             Self::ReplaceFile => "fetch this file again; the tables do not need it",
             Self::SeeFinding => "undecided: see the finding",
@@ -68,6 +68,9 @@ pub struct Hurt {
     pub index_kind: Option<&'static str>,
     /// Index id.
     pub index_id: Option<u64>,
+    /// Page 0 is damaged, without which servers cannot use the file, nor MySQL drop tables that refer to it: do this first.
+    #[serde(skip)]
+    pub is_header_lost: bool,
     /// Damage or undecided.
     pub severity: Severity,
     /// Number of damaged pages; 0 for damage without a page.

@@ -44,7 +44,7 @@ fn is_innodb(path: &Path) -> bool {
 }
 
 /// The definition for a tablespace: partitions and vector indexes share that of their table.
-pub(super) fn beside(path: &Path) -> Option<PathBuf> {
+pub(crate) fn beside(path: &Path) -> Option<PathBuf> {
     let stem = path.file_stem()?.to_str()?;
     let table = ["#P#", "#p#", "#i#"].iter().find_map(|mark| stem.split_once(mark)).map_or(stem, |(table, _)| table);
     Some(path.with_file_name(format!("{table}.frm")))

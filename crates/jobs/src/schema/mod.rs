@@ -4,6 +4,7 @@
 
 mod dictionary;
 mod frm;
+mod triggers;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,8 @@ use format::schema::show_create::{create_table, missing};
 use serde::Serialize;
 
 use self::dictionary::Dictionary;
+pub(crate) use self::frm::beside as frm_beside;
+pub use self::triggers::{TableTriggers, Trigger, triggers};
 use crate::source::datadir::Inventory;
 use crate::source::files;
 use crate::source::keys::KeyFiles;

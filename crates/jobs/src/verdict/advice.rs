@@ -1,15 +1,21 @@
-//! Commands to run. SQL names every column of an index, so that it can be pasted. If innokit does not know all columns, it says where to
-//! look.
+//! Commands to run: what works for every kind of table on both servers, and loses nothing that is still there. A test executes them as they
+//! are printed.
+//!
+//! Not printed, because servers fail at them: DROP INDEX frees pages through the index's root, and a damaged one ends MySQL for good.
+//! DISCARD deletes the file before IMPORT is tried, which MariaDB refuses for tables with secondary indexes and MySQL for many others;
+//! without a `.cfg` it may give two indexes each other's trees. TRUNCATE reads a damaged root or page 0, and loading rows into a table fires
+//! its triggers.
 
 use std::path::Path;
 
 use format::Family;
+use format::schema::TableDef;
 use format::schema::show_create::quoted_name;
-use format::schema::{FieldSource, IndexDef, IndexKind, TableDef, Visibility, charset};
 
 use crate::report::file_kind::FileKind;
 use crate::report::hurt::{Action, Hurt};
 use crate::source::files;
+use crate::source::name::table_of_path;
 use crate::table::Named;
 use crate::tree::Tablespace;
 
@@ -39,19 +45,50 @@ impl SqlName {
     }
 }
 
-/// What to do about a finding, step by step.
-pub(super) fn commands(row: &Hurt, named: Option<&Named>, space: Option<&Tablespace>) -> Vec<String> {
+/// The entry with what to do about it, step by step.
+pub(super) fn advised(row: Hurt, named: Option<&Named>, space: Option<&Tablespace>) -> Hurt {
     let whole = named.and_then(|named| named.whole.as_deref());
-    let Some(name) = SqlName::of(row, whole) else { return Vec::new() };
-    match row.action {
-        Action::RebuildIndex => {
-            let index = named.and_then(|named| named.index.as_ref());
-            rebuild(&name, row.index.as_deref(), index.zip(whole))
-        }
+    let Some(name) = SqlName::of(&row, whole) else { return row };
+    let commands = match row.action {
+        // From the rows, into a new file: whatever the kind of index, and whatever of it is damaged.
+        Action::RebuildIndex => vec![format!("ALTER TABLE {} FORCE;", name.quoted())],
         Action::RestoreTable if is_servers_own(&name.schema) => Vec::new(),
-        Action::RestoreTable => restore(&name, row, space),
+        Action::RestoreTable => match auxiliary(&name.table) {
+            Some(table_id) => {
+                let commands = rebuild_by_id(table_id, family(Path::new(&row.path), space));
+                return Hurt { action: Action::RebuildIndex, rows_at_risk: Some(0), commands, ..row };
+            }
+            None => restore(&name, &row, space),
+        },
         _ => Vec::new(),
-    }
+    };
+    Hurt { commands, ..row }
+}
+
+/// Of which table this is a table of a full-text index: `fts_000000000000042d_...`.
+fn auxiliary(table: &str) -> Option<u64> {
+    let digits = table.strip_prefix("fts_").or_else(|| table.strip_prefix("FTS_"))?.get(..16)?;
+    u64::from_str_radix(digits, 16).ok()
+}
+
+/// A full-text index holds no row of its own. Its tables cannot be named in statements: rebuilding the table makes them anew.
+fn rebuild_by_id(table_id: u64, family: Option<Family>) -> Vec<String> {
+    let tables = if family == Some(Family::MySql) { "INNODB_TABLES" } else { "INNODB_SYS_TABLES" };
+    let name = "CONCAT('ALTER TABLE `', REPLACE(NAME, '/', '`.`'), '` FORCE')";
+    vec![
+        format!("SET @rebuild = (SELECT {name} FROM information_schema.{tables} WHERE TABLE_ID = {table_id});"),
+        "PREPARE rebuild FROM @rebuild;".to_owned(),
+        "EXECUTE rebuild;".to_owned(),
+    ]
+}
+
+/// Whose file it is. If its header is lost, the definition beside it tells: MySQL 8 has none.
+fn family(path: &Path, space: Option<&Tablespace>) -> Option<Family> {
+    let beside = || {
+        let is_frm = crate::schema::frm_beside(path).is_some_and(files::exists);
+        files::exists(path).then_some(if is_frm { Family::MariaDb } else { Family::MySql })
+    };
+    space.map(|space| space.format.family()).or_else(beside)
 }
 
 /// The advice for a datadir whose log still has work to do.
@@ -72,77 +109,48 @@ fn is_servers_own(schema: &str) -> bool {
     matches!(schema, "mysql" | "sys" | "performance_schema" | "information_schema")
 }
 
-/// Two statements: dropping and adding an identical index in one ALTER TABLE is a no-op to the server.
-fn rebuild(name: &SqlName, index: Option<&str>, known: Option<(&IndexDef, &TableDef)>) -> Vec<String> {
-    let Some(index) = index else { return Vec::new() };
-    let (table, quoted_index) = (name.quoted(), quoted_name(index));
-    match known.and_then(|(def, table)| columns(def, table).map(|columns| (def, columns))) {
-        Some((def, columns)) => {
-            let kind = match (def.kind, def.unique) {
-                (IndexKind::Spatial, _) => "SPATIAL INDEX",
-                (_, true) => "UNIQUE INDEX",
-                _ => "INDEX",
-            };
-            vec![
-                format!("ALTER TABLE {table} DROP INDEX {quoted_index};"),
-                format!("ALTER TABLE {table} ADD {kind} {quoted_index} ({columns});"),
-            ]
-        }
-        None => vec![
-            format!("SHOW CREATE TABLE {table};"),
-            format!("ALTER TABLE {table} DROP INDEX {quoted_index};"),
-            format!("ALTER TABLE {table} ADD the same index {quoted_index} again, as SHOW CREATE TABLE has it"),
-        ],
-    }
-}
-
-/// The declared key parts; `None` if one is an expression.
-fn columns(index: &IndexDef, table: &TableDef) -> Option<String> {
-    let part = |field: &format::schema::FieldDef| {
-        let FieldSource::Column(at) = field.source else { return None };
-        let column = table.columns.get(at).filter(|column| column.visibility != Visibility::Hidden)?;
-        let bytes_max = u32::from(charset::character_bytes(column.collation).1.max(1));
-        let prefix = match field.prefix {
-            Some(bytes) if index.kind != IndexKind::Spatial => format!("({})", bytes / bytes_max),
-            _ => String::new(),
-        };
-        let order = if field.descending { " DESC" } else { "" };
-        Some(format!("{}{prefix}{order}", quoted_name(&column.name)))
-    };
-    let parts: Option<Vec<_>> = index.fields.iter().take(index.declared_parts).map(part).collect();
-    parts.filter(|parts| !parts.is_empty() && !index.is_multi_valued).map(|parts| parts.join(", "))
-}
-
-/// A file-per-table tablespace can be restored from a file backup. A table in a shared tablespace, or a MariaDB partition, must come from a
-/// dump.
+/// Shell commands: keep what can be read, drop the table, and load it from a recovered backup. Rows that are newer than the backup are in
+/// what was kept. A table in a shared tablespace must come from a dump: dropping it frees its pages one by one, and reads the damaged ones.
 fn restore(name: &SqlName, row: &Hurt, space: Option<&Tablespace>) -> Vec<String> {
-    let table = name.quoted();
-    let family = space.map(|space| space.format.family());
-    let part = match (&name.partition, family) {
-        (None, _) => String::new(),
-        (Some(partition), Some(Family::MySql)) => {
-            format!(" PARTITION {}", partition.rsplit('#').next().map(quoted_name).unwrap_or_default())
-        }
-        (Some(_), _) => return vec![format!("load {table} from a dump")],
-    };
-    if row.kind != FileKind::Tablespace {
+    let (table, path) = (name.quoted(), Path::new(&row.path));
+    let of_path = table_of_path(path).filter(|_| row.kind == FileKind::Tablespace);
+    let is_own = of_path.is_some_and(|of_path| {
+        of_path.split(" partition ").next() == Some(format!("{}.{}", name.schema, name.table).as_str())
+    });
+    let Some(family) = family(path, space).filter(|_| is_own) else {
         return vec![format!("load {table} from a dump")];
-    }
-    let discard = if part.is_empty() { " DISCARD".to_owned() } else { format!(" DISCARD{part}") };
-    let import = if part.is_empty() { " IMPORT".to_owned() } else { format!(" IMPORT{part}") };
+    };
+    let Some(folder) = path.parent().and_then(Path::file_name) else { return Vec::new() };
+    let (folder, file) = (folder.to_string_lossy(), path.file_name().unwrap_or_default().to_string_lossy());
+    // Partitions are dropped and loaded together. MySQL keeps their definition in the first.
+    let files = match file.to_ascii_lowercase().find("#p#").filter(|_| name.partition.is_some()) {
+        Some(at) => (file.get(..at + 3).unwrap_or_default().to_owned(), "*.ibd"),
+        None => (file.into_owned(), ""),
+    };
+    let kept = files.0.split(['#', '.']).next().unwrap_or_default();
+    let kept = shell(&format!("{folder}.{kept}"));
+    let here = format!("{}{}", shell(&path.with_file_name(&files.0).to_string_lossy()), files.1);
+    let backup = format!("BACKUP/{}{}", shell(&format!("{folder}/{}", files.0)), files.1);
+    let (database, table_name) = (shell(&name.schema), shell(&name.table));
+    let (client, triggers) = if family == Family::MySql {
+        let words = "mysqldump --no-create-info --no-data --skip-lock-tables --triggers";
+        ("mysql", format!("{words} -- {database} {table_name}"))
+    } else {
+        ("mariadb", format!("innokit table schema --triggers {here}"))
+    };
+    let client = format!("{client} --default-character-set=utf8mb4");
+    let drop = shell(&format!("SET foreign_key_checks = 0; DROP TABLE {table};"));
+    let (into, unchecked) = (format!("--database={database}"), "--init-command='SET foreign_key_checks = 0'");
     vec![
-        format!("ALTER TABLE {table}{discard} TABLESPACE;"),
-        format!("cp BACKUP/{} {}", file_in_backup(&row.path), shell(&row.path)),
-        format!("ALTER TABLE {table}{import} TABLESPACE;"),
+        "# BACKUP: the folder of a recovered backup, as `innokit restore FROM --to BACKUP` makes it".to_owned(),
+        format!("mkdir {kept}.damaged && cp -p {here} {kept}.damaged/"),
+        format!("innokit table export --skip-damaged --format sql -o {kept}.damaged/rows.sql {here}"),
+        format!("{triggers} > {kept}.damaged/triggers.sql"),
+        format!("{client} -e {drop}"),
+        format!("innokit table schema {backup} | {client} {unchecked} {into}"),
+        format!("innokit table export --format sql {backup} | {client} {into}"),
+        format!("{client} {into} < {kept}.damaged/triggers.sql"),
     ]
-}
-
-/// `shop/orders.ibd`.
-fn file_in_backup(path: &str) -> String {
-    let path = Path::new(path);
-    let names: Vec<_> = path.components().rev().take(2).map(|name| name.as_os_str().to_string_lossy()).collect();
-    let text = names.into_iter().rev().collect::<Vec<_>>().join("/");
-    shell(&text)
 }
 
 /// Quotes a word for a shell.

@@ -76,6 +76,7 @@ impl HurtTree<'_> {
             index: self.named.and_then(|named| named.name.clone()),
             index_kind: self.kind_name(),
             index_id: Some(self.root.index_id),
+            is_header_lost: false,
             severity: self.severity,
             pages: self.marks.len() as u64,
             keys: told.keys,
@@ -84,7 +85,7 @@ impl HurtTree<'_> {
             action,
             commands: Vec::new(),
         };
-        Hurt { commands: advice::commands(&row, self.named, Some(self.space)), ..row }
+        advice::advised(row, self.named, Some(self.space))
     }
 
     /// Its table. Without a dictionary, taken from the file name if the file can hold only one table.
@@ -140,6 +141,7 @@ pub(crate) fn of_file(path: &str, kind: FileKind, table: Option<String>, severit
         index: None,
         index_kind: None,
         index_id: None,
+        is_header_lost: false,
         severity,
         pages,
         keys: Vec::new(),

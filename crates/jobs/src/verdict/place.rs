@@ -112,8 +112,9 @@ fn whole(case: &Case, pages: u64) -> Hurt {
     };
     let mut ids = case.marks.values().map(|mark| mark.index_id);
     let index_id = ids.next().flatten().filter(|id| ids.all(|other| other == Some(*id)));
-    let row = Hurt { index_id, ..of_file(&case.shown(), kind, table, severity, pages) };
-    Hurt { commands: advice::commands(&row, None, None), ..row }
+    let is_header_lost = case.marks.contains_key(&0);
+    let row = Hurt { index_id, is_header_lost, ..of_file(&case.shown(), kind, table, severity, pages) };
+    advice::advised(row, None, None)
 }
 
 /// An entry for pages that belong to no index: the header, the maps.
@@ -121,7 +122,7 @@ pub(crate) fn of_space(space: &Tablespace, table: Option<String>, severity: Seve
     let path = shown(space.path());
     let kind = if space.format.space().0 == 0 { FileKind::SystemTablespace } else { FileKind::Tablespace };
     let row = of_file(&path, kind, table, severity, pages);
-    Hurt { commands: advice::commands(&row, None, Some(space)), ..row }
+    advice::advised(row, None, Some(space))
 }
 
 fn worst(severities: impl Iterator<Item = Severity>) -> Severity {
@@ -157,7 +158,7 @@ fn in_space(case: &Case, known: &Known, definitions: &Definitions) -> Vec<Hurt> 
         let tables = definitions.tables_in(&known.space);
         if let [table] = tables.as_slice() {
             row.table = Some(table.clone());
-            row.commands = advice::commands(&row, None, Some(&known.space));
+            row = advice::advised(row, None, Some(&known.space));
         }
         rows.push(row);
     }
