@@ -368,6 +368,11 @@ pub(crate) fn remove(dir: &Path, name: impl AsRef<Path>) -> io::Result<()> {
     SetDir::open(dir)?.remove(&plain(name.as_ref())?)
 }
 
+/// [`SetDir::remove_dir`] of one directory.
+pub(crate) fn remove_dir(dir: &Path, name: impl AsRef<Path>) -> io::Result<()> {
+    SetDir::open(dir)?.remove_dir(&plain(name.as_ref())?)
+}
+
 /// [`SetDir::make_dir`] of one directory.
 pub(crate) fn make_dir(dir: &Path, name: impl AsRef<Path>) -> io::Result<()> {
     SetDir::open(dir)?.make_dir(&plain(name.as_ref())?, PRIVATE | 0o100)

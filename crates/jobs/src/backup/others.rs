@@ -2,7 +2,7 @@
 //! copied before, too: under the lock only those that have changed since are copied again.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -87,8 +87,9 @@ impl Early {
             let path = set.join(&gone);
             door::remove(set, &gone).map_err(failed(&path, "removing the copy of a file that is gone"))?;
         }
-        for gone in std::mem::take(&mut self.databases).into_iter().map(|name| set.join(name)) {
-            fs::remove_dir(&gone).map_err(failed(&gone, "removing the directory of a database that is gone"))?;
+        for gone in std::mem::take(&mut self.databases) {
+            let path = set.join(&gone);
+            door::remove_dir(set, gone).map_err(failed(&path, "removing the directory of a database that is gone"))?;
         }
         Ok(left_out)
     }
