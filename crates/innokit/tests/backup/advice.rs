@@ -173,7 +173,9 @@ fn what_is_printed_repairs_the_tables(kind: &'static str) {
     fs::rename(server.data(), server.of("backup")).expect("renamed");
     let rounds = if std::env::var_os("INNOKIT_SOAK").is_some() { KINDS.len() } else { 2 };
     for round in 0..rounds {
-        let _ = fs::remove_dir_all(server.data());
+        if server.data().exists() {
+            fs::remove_dir_all(server.data()).expect("removed");
+        }
         server.copy("backup", "data");
         let of_table = |(number, table): (usize, &&str)| {
             let kinds = (0..KINDS.len()).map(|more| KINDS[(number + round * 3 + more) % KINDS.len()]);
