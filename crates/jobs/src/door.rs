@@ -190,7 +190,7 @@ fn left_open(dir: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: u32) -> io::
 /// What to call when the directory that a command writes to is there.
 static MADE: OnceLock<fn()> = OnceLock::new();
 
-/// Sets what [`target_made`] calls. The first call counts.
+/// Sets what `target_made` calls. The first call counts.
 pub fn on_target_made(call: fn()) {
     MADE.set(call).ok();
 }
