@@ -9,9 +9,10 @@ use std::time::{Duration, SystemTime};
 
 use jobs::ServerKind;
 use jobs::backup::{
-    BackupOptions, BackupReport, BackupWatcher, SigningKey, backup, send_backup, sign_backup, verify_backup,
+    BackupOptions, BackupReport, BackupVerifyOptions, BackupWatcher, SigningKey, backup, send_backup, sign_backup,
+    verify_backup,
 };
-use jobs::manifest::{BackupState, Manifest};
+use jobs::manifest::{BackupDamage, BackupState, Manifest};
 use jobs::source::keys::KeyFiles;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tempfile::TempDir;
@@ -63,6 +64,7 @@ fn take(args: &BackupArgs) -> Result<u8, Box<dyn Error>> {
         to: to.clone(),
         prepare: args.prepare,
         since: args.incremental_since.clone(),
+        allow_damage: args.allow_damage,
         keys: KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() },
         rate: args.rate,
         is_idle: args.idle,
@@ -79,14 +81,15 @@ fn take(args: &BackupArgs) -> Result<u8, Box<dyn Error>> {
     });
     match taken {
         Ok(manifest) => {
-            let json = args.json.then_some((started, 0));
+            let status = if manifest.damaged.is_empty() { 0 } else { DAMAGED };
+            let json = args.json.then_some((started, status));
             // Standard output carries the stream.
             let printed = if spool.is_some() {
                 print(&manifest, json, terminal::err())
             } else {
                 print(&manifest, json, terminal::out())
             };
-            written(printed, 0)
+            written(printed, status)
         }
         Err(error) if error.is_damage() => {
             document::fail(started, DAMAGED, &error, args.json && spool.is_none());
@@ -141,6 +144,7 @@ fn print(manifest: &Manifest, json: Option<(SystemTime, u8)>, mut out: impl Writ
     for name in &manifest.left_out {
         writeln!(out, "left out  {}: not a file of a known engine", shown(name))?;
     }
+    print_damage(&manifest.damaged, &mut out)?;
     let next = match manifest.state {
         BackupState::Prepared => "It is recovered: copy it to the server's datadir.",
         _ if manifest.base.is_some() => "Restore it with its base: innokit restore BASE --to DIR --increment DIR.",
@@ -150,10 +154,23 @@ fn print(manifest: &Manifest, json: Option<(SystemTime, u8)>, mut out: impl Writ
     out.flush()
 }
 
+/// The damaged pages that a backup was allowed to have.
+fn print_damage(damaged: &[BackupDamage], out: &mut impl Write) -> io::Result<()> {
+    for BackupDamage { path, pages } in damaged {
+        let list: Vec<String> = pages.iter().take(5).map(ToString::to_string).collect();
+        let more = pages.len().saturating_sub(list.len());
+        let more = if more > 0 { format!(" and {} more", grouped(more as u64)) } else { String::new() };
+        writeln!(out, "DAMAGED   {}: page {}{more}, copied as it is", shown(path), list.join(", "))?;
+    }
+    Ok(())
+}
+
 fn verify(args: &BackupVerifyArgs) -> Result<u8, Box<dyn Error>> {
     let started = SystemTime::now();
     let keys = KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() };
-    let report = verify_backup(&args.backup, &args.increment, &keys)?;
+    let (increments, allow_damage, spool) = (args.increment.clone(), args.allow_damage, args.spool.clone());
+    let options = BackupVerifyOptions { increments, keys, allow_damage, spool };
+    let report = verify_backup(&args.backup, &options)?;
     let status = report.exit_status();
     written(print_report(&report, args.json.then_some((started, status))), status)
 }
@@ -166,6 +183,7 @@ fn print_report(report: &BackupReport, json: Option<(SystemTime, u8)>) -> io::Re
     for problem in &report.problems {
         writeln!(out, "WRONG     {}", shown(problem))?;
     }
+    print_damage(&report.damaged, &mut out)?;
     let (bytes, files, pages) = (human(report.bytes as f64), grouped(report.files), grouped(report.pages));
     writeln!(out, "read      {bytes} in {files} files, {pages} pages verified")?;
     if report.problems.is_empty() {
@@ -174,6 +192,13 @@ fn print_report(report: &BackupReport, json: Option<(SystemTime, u8)>) -> io::Re
         writeln!(out, "{kind} sound, to LSN {lsn}, of {} {}", ServerKind::of(version).name(), shown(version))?;
         if report.increments > 0 {
             writeln!(out, "chain     {} increments continue it, and all their pages fit", grouped(report.increments))?;
+        }
+        if let Some(tables) = report.tables {
+            writeln!(
+                out,
+                "indexes   of {} tablespaces: every entry has its row, and every row its entries",
+                grouped(tables)
+            )?;
         }
         if let Some(base) = &report.base {
             let lsn = base.to_lsn;

@@ -68,6 +68,7 @@ pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
         until_time,
         require_until: args.require_until,
         stale_tables: args.stale_tables,
+        allow_damage: args.allow_damage,
         redo,
         outside: args.with_outside,
         warm,
@@ -155,13 +156,28 @@ pub fn print_not_in_redo(done: &Recovered, out: &mut dyn Write) -> io::Result<()
     if more > 0 {
         writeln!(out, "          and {} more (--json lists all)", grouped(more as u64))?;
     }
+    if let Some(files) = done.definitions.filter(|files| *files > 0) {
+        writeln!(
+            out,
+            "defined   {} files of definitions changed since the base copy: they are those of the moment",
+            grouped(files)
+        )?;
+    }
+    if done.is_position_unknown {
+        writeln!(
+            out,
+            "binlog    unknown: definitions changed, and the archive does not say where in the binary log (redo archive --socket notes that, \
+             within a second)"
+        )?;
+    }
     Ok(())
 }
 
 /// What a recovery did, or would do in a trial.
 pub fn print_recovered(done: &Recovered, is_trial: bool, out: &mut dyn Write) -> io::Result<()> {
     if done.was_clean {
-        return writeln!(out, "nothing to recover: the log ends at its checkpoint, LSN {}", done.checkpoint_lsn);
+        writeln!(out, "nothing to recover: the log ends at its checkpoint, LSN {}", done.checkpoint_lsn)?;
+        return print_waiting(done.waiting, out);
     }
     let would = if is_trial { "would be " } else { "" };
     let (mtrs, from, to) = (grouped(done.mtrs), done.checkpoint_lsn, done.end_lsn);
@@ -183,7 +199,20 @@ pub fn print_recovered(done: &Recovered, is_trial: bool, out: &mut dyn Write) ->
     if renamed + made + resized > 0 {
         writeln!(out, "files     {renamed} {would}renamed, {made} {would}created, {resized} {would}resized")?;
     }
-    let Waiting { given_up, left, for_server, for_own_log } = done.waiting;
+    print_waiting(done.waiting, out)?;
+    if done.pages_to_load > 0 {
+        let pages = grouped(done.pages_to_load);
+        writeln!(
+            out,
+            "warm      {pages} pages {would}listed in ib_buffer_pool, for the server to load when it starts"
+        )?;
+    }
+    Ok(())
+}
+
+/// The transactions that waited for the binary log when the server ended.
+fn print_waiting(waiting: Waiting, out: &mut dyn Write) -> io::Result<()> {
+    let Waiting { given_up, left, for_server, for_own_log } = waiting;
     if given_up > 0 {
         let waited = if given_up == 1 { "1 transaction" } else { &format!("{} transactions", grouped(given_up)) };
         writeln!(out, "prepared  {waited} waited for the binary log, which is not here: the server rolls back")?;
@@ -210,13 +239,6 @@ pub fn print_recovered(done: &Recovered, is_trial: bool, out: &mut dyn Write) ->
             "prepared  {} transactions wait for the binary log, which is not here: start the server once with \
              --tc-heuristic-recover=ROLLBACK",
             grouped(left)
-        )?;
-    }
-    if done.pages_to_load > 0 {
-        let pages = grouped(done.pages_to_load);
-        writeln!(
-            out,
-            "warm      {pages} pages {would}listed in ib_buffer_pool, for the server to load when it starts"
         )?;
     }
     Ok(())

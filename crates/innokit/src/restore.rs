@@ -28,6 +28,7 @@ pub fn run(args: &RestoreArgs) -> Result<u8, Box<dyn Error>> {
         until_time,
         require_until: args.require_until,
         stale_tables: args.stale_tables,
+        allow_damage: args.allow_damage,
         redo,
         increments,
         outside: args.with_outside,

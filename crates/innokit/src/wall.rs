@@ -140,7 +140,7 @@ fn rooms(command: &Command) -> Option<Vec<Room>> {
         Command::Restore(args) => of_restore(args)?,
         Command::Unpack(args) => dir(&args.dir),
         Command::Backup(args) => match (&args.command, &args.spool, &args.to) {
-            (Some(BackupCommand::Verify(_)), ..) => Vec::new(),
+            (Some(BackupCommand::Verify(args)), ..) => args.spool.as_deref().map(dir).unwrap_or_default(),
             (None, Some(spool), _) => dir(spool),
             (None, None, to) => to.as_deref().map(dir).unwrap_or_default(),
         },

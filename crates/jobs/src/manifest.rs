@@ -31,6 +31,7 @@ const FILES_MAX: usize = 2_000_000;
 const LEFT_OUT_MAX: usize = 1_000_000;
 const SETTLED_MAX: usize = 4096;
 const ZEROS_MAX: usize = 16 << 20;
+const DAMAGED_MAX: usize = 16 << 20;
 
 /// The state of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,6 +156,24 @@ pub struct BackupDelta {
     pub zeros: Vec<(u32, u32)>,
 }
 
+/// Pages that were damaged in the server's own file, and copied as they were because the user said so.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackupDamage {
+    /// The file.
+    #[serde(deserialize_with = "bounded::text")]
+    pub path: String,
+    /// The numbers of the pages.
+    #[serde(deserialize_with = "bounded::list::<DAMAGED_MAX, _, _>")]
+    pub pages: Vec<u32>,
+}
+
+impl BackupDamage {
+    /// One sentence for each page, as the verification of a set has them.
+    pub(crate) fn sentences(&self) -> impl Iterator<Item = String> {
+        self.pages.iter().map(|page| format!("{}: page {page} is damaged", self.path))
+    }
+}
+
 /// What a backup is and holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
@@ -201,6 +220,9 @@ pub struct Manifest {
     /// Files of unknown kinds in the server's databases. They are not in the backup.
     #[serde(deserialize_with = "bounded::texts::<LEFT_OUT_MAX, _>")]
     pub left_out: Vec<String>,
+    /// Damaged pages that were copied as they were.
+    #[serde(default, deserialize_with = "bounded::list::<FILES_MAX, _, _>", skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<BackupDamage>,
     /// The tablespaces, sorted by space id.
     #[serde(default, deserialize_with = "bounded::list::<FILES_MAX, _, _>", skip_serializing_if = "Vec::is_empty")]
     pub tablespaces: Vec<BackupTablespace>,
@@ -240,6 +262,7 @@ impl Manifest {
             pages: 0,
             pages_read_again: 0,
             left_out: Vec::new(),
+            damaged: Vec::new(),
             tablespaces: Vec::new(),
             files: Vec::new(),
             checksum: String::new(),
@@ -370,6 +393,21 @@ pub(crate) fn unfit(set: &Path) -> Option<String> {
              {path}"
         )
     })
+}
+
+/// Why a backup with damaged pages must not be used unless the user says so. `None` if the directory holds no such backup, or one that is a
+/// datadir by now.
+pub(crate) fn damage(set: &Path) -> Option<String> {
+    let (manifest, _) = Manifest::read(set).ok()?;
+    let is_backup = !matches!(manifest.state, BackupState::Void | BackupState::Recovered);
+    let first = manifest.damaged.first().filter(|_| is_backup)?;
+    let (pages, files) = (manifest.damaged.iter().map(|file| file.pages.len()).sum::<usize>(), manifest.damaged.len());
+    Some(format!(
+        "{}: {pages} pages in {files} files of this backup were damaged when they were copied, among them {}: innokit table check names the rows \
+         that they hold; --allow-damage uses the backup all the same",
+        set.display(),
+        first.sentences().next().unwrap_or_default()
+    ))
 }
 
 /// Whether this directory holds a backup that innokit took.

@@ -86,6 +86,12 @@ pub trait LogServer: Send {
     /// [`ServerError`].
     fn datadir(&mut self) -> Result<PathBuf, ServerError>;
 
+    /// The root directory of the server's process, as this process sees it. It is another one if the server runs in a chroot or a container.
+    /// `None` if the system does not tell.
+    fn root(&mut self) -> Option<PathBuf> {
+        None
+    }
+
     /// The LSN up to which the log is on disk and will not be rewritten.
     ///
     /// # Errors
@@ -122,12 +128,42 @@ pub struct BinlogEvent {
     pub info: String,
 }
 
-/// The message to refuse with if the server works on another directory than `datadir`.
-pub(crate) fn other_datadir(server: &Path, datadir: &Path) -> Option<String> {
-    let is_same = identity_of(server).is_some_and(|server| Some(server) == identity_of(datadir));
-    (!is_same).then(|| {
-        format!("{}: the server that was named works on {}: name this one's", datadir.display(), server.display())
-    })
+/// Where a server works, by its own names.
+#[derive(Debug, Clone)]
+pub(crate) struct ServerHome {
+    datadir: PathBuf,
+    /// What its names begin from.
+    root: Option<PathBuf>,
+}
+
+impl ServerHome {
+    pub fn of(server: &mut dyn LogServer) -> Result<Self, ServerError> {
+        let datadir = server.datadir()?;
+        Ok(Self { datadir, root: server.root() })
+    }
+
+    /// Whether a path, by the server's names, is this directory.
+    pub fn is(&self, place: &Path, dir: &Path) -> bool {
+        let place = self.datadir.join(place);
+        let as_server = self.root.as_deref().map(|root| root.join(place.strip_prefix("/").unwrap_or(&place)));
+        // Where the server's own view is known, the same name here may be another directory.
+        identity_of(dir).is_some_and(|dir| identity_of(&as_server.unwrap_or(place)) == Some(dir))
+    }
+
+    /// The message to refuse with if the server works on another directory than `datadir`.
+    pub fn other(&self, datadir: &Path) -> Option<String> {
+        let way_on = match self.root {
+            Some(_) => "",
+            None => {
+                " (if it is the same directory under another name, because the server runs in a chroot or a container, run as root and name \
+                     its socket, so that innokit can look from where the server does)"
+            }
+        };
+        (!self.is(Path::new(""), datadir)).then(|| {
+            let (datadir, own) = (datadir.display(), self.datadir.display());
+            format!("{datadir}: the server that was named works on {own}: name this one's{way_on}")
+        })
+    }
 }
 
 /// The stages of a backup, in order, by MariaDB's names. They end with the connection at the latest.
@@ -289,4 +325,26 @@ pub trait BackupServer: LogServer {
     /// # Errors
     /// [`ServerError`].
     fn moment(&mut self) -> Result<BackupMoment, ServerError>;
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::expect_used, reason = "a test")]
+
+    use super::*;
+
+    #[test]
+    fn a_datadir_is_the_same_under_the_name_that_a_container_gives_it() {
+        let (root, other) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+        let here = root.path().join("var/lib/mysql");
+        std::fs::create_dir_all(here.join("undo")).expect("made");
+        let named = PathBuf::from("/var/lib/mysql");
+        let home = ServerHome { datadir: named.clone(), root: Some(root.path().to_path_buf()) };
+        assert_eq!(home.other(&here), None);
+        assert!(home.is(Path::new("./"), &here) && home.is(&named, &here) && !home.is(Path::new("undo"), &here));
+        let says = home.other(other.path()).expect("another");
+        assert!(says.contains("works on /var/lib/mysql"), "{says}");
+        let unseen = ServerHome { datadir: named, root: None }.other(&here).expect("not to be seen");
+        assert!(unseen.contains("container"), "{unseen}");
+    }
 }

@@ -4,7 +4,8 @@
 //! the caller waits for its answer or for the wish to stop, whichever is first. A thread costs some 50 µs, a statement on a socket 100 µs.
 
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -53,6 +54,7 @@ pub(crate) struct Connection {
     stop: Arc<AtomicBool>,
     /// How long the server may take to answer.
     patience: Duration,
+    socket: Option<PathBuf>,
 }
 
 impl Connection {
@@ -91,7 +93,8 @@ impl Connection {
             other => ServerError::Unreachable { at: at.clone(), why: other.to_string() },
         })?;
         let made = (made, connection.connection_id());
-        let mut connection = Self { connection: Some(connection), made, stop, patience };
+        let socket = access.socket().map(Path::to_path_buf);
+        let mut connection = Self { connection: Some(connection), made, stop, patience, socket };
         // A server may be set to answer with no row at all.
         connection.run("SET SESSION sql_select_limit = 18446744073709551615")?;
         Ok(connection)
@@ -157,6 +160,12 @@ impl Connection {
         };
         let rows: Vec<String> = rows.map(one).collect();
         if rows.is_empty() { says } else { format!("{says}. In its way may be {}", rows.join("; ")) }
+    }
+
+    /// The root directory of the process that listens on the socket, as `/proc` shows it. `None` without a socket, or if the process is not
+    /// to be seen from here: that takes root, or the server's own user.
+    pub fn root(&self) -> Option<PathBuf> {
+        root_behind(self.socket.as_deref()?)
     }
 
     /// Runs a statement and ignores its answer.
@@ -290,6 +299,14 @@ fn failed(statement: &str, patience: Duration, error: Error) -> ServerError {
     }
 }
 
+/// The root directory of the process that listens on a socket.
+fn root_behind(socket: &Path) -> Option<PathBuf> {
+    let probe = UnixStream::connect(socket).ok()?;
+    let process = rustix::net::sockopt::socket_peercred(&probe).ok()?.pid;
+    let root = PathBuf::from(format!("/proc/{process}/root"));
+    std::fs::metadata(&root).is_ok().then_some(root)
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
@@ -350,6 +367,15 @@ mod tests {
         // EAGAIN: what a socket with a time limit says.
         let late = failed("FLUSH TABLES", Duration::from_secs(75), Error::IoError(io::Error::from_raw_os_error(11)));
         assert!(late.to_string().starts_with("the server did not answer FLUSH TABLES within 75 s"), "{late}");
+    }
+
+    #[test]
+    fn the_process_behind_a_socket_is_known_and_none_behind_another() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let socket = dir.path().join("server.sock");
+        let _listener = UnixListener::bind(&socket).expect("bound");
+        assert_eq!(root_behind(&socket), Some(format!("/proc/{}/root", std::process::id()).into()));
+        assert_eq!(root_behind(&dir.path().join("none")), None);
     }
 
     #[test]

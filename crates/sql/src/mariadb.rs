@@ -48,6 +48,10 @@ impl LogServer for MariaDb {
         self.connection.variable("datadir").map(PathBuf::from)
     }
 
+    fn root(&mut self) -> Option<PathBuf> {
+        self.connection.root()
+    }
+
     fn flushed_lsn(&mut self) -> Result<Lsn, ServerError> {
         self.connection.lsn("Innodb_lsn_flushed")
     }

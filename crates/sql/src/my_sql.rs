@@ -54,6 +54,10 @@ impl LogServer for MySql {
         self.connection.variable("datadir").map(PathBuf::from)
     }
 
+    fn root(&mut self) -> Option<PathBuf> {
+        self.connection.root()
+    }
+
     fn flushed_lsn(&mut self) -> Result<Lsn, ServerError> {
         self.connection.lsn("Innodb_redo_log_flushed_to_disk_lsn")
     }

@@ -17,19 +17,23 @@ Examples:
   innokit backup --incremental-since /backup/sun --to /backup/mon /var/lib/mysql   only what changed since
   innokit backup verify /backup/monday                           every file and every page, and a trial recovery
 
-For MariaDB 10.8 and later and MySQL 8.0.30 and later, on the server's own machine. The account needs the privileges RELOAD and BINLOG MONITOR
-on MariaDB; BACKUP_ADMIN, PROCESS and SELECT on performance_schema.log_status on MySQL. The copy is finished by `innokit recover`; status 0
-means that a trial of that succeeded. Takes a build with the feature sql.
+For MariaDB 10.8 and later and MySQL 8.0.30 and later, on the server's own machine; it may run in a container or a chroot there. The account
+needs these privileges:
+  MariaDB  GRANT RELOAD, BINLOG MONITOR ON *.* TO it
+  MySQL    GRANT BACKUP_ADMIN, PROCESS ON *.* TO it, and GRANT SELECT ON performance_schema.log_status TO it
+           for tables without transactions also GRANT FLUSH_TABLES, LOCK TABLES, SELECT ON *.* TO it
+The copy is finished by `innokit recover`; status 0 means that a trial of that succeeded. Takes a build with the feature sql.
 
 Exit status:
   0  backed up, and proved
-  1  a file of the server is damaged: there is no backup
+  1  a file of the server is damaged: there is no backup, or, with --allow-damage, one with that damage
   2  it could not be done: there is no backup";
 
 pub(super) const BACKUP_VERIFY_EXAMPLES: &str = "\
 Examples:
   innokit backup verify /backup/monday          every file and every page, and a trial recovery
   innokit backup verify /backup/sun --increment /backup/mon --increment /backup/tue   whether they fit together too
+  innokit backup verify --spool /var/tmp /backup/monday   every index of every table too
   innokit backup verify --json /backup/monday   one JSON document
 
 Exit status:
@@ -56,6 +60,11 @@ pub struct BackupArgs {
     /// Take an increment: only what has changed since this backup, which is a full one or an increment itself. Only its manifest is read.
     #[arg(long, value_name = "BACKUP", conflicts_with = "prepare")]
     pub incremental_since: Option<PathBuf>,
+
+    /// Copy damaged pages as they are, list them in the manifest, and end with status 1: of a table that is damaged anyway, a backup has the
+    /// rest. `restore`, `recover` and `backup verify` refuse the backup unless they are given the same option.
+    #[arg(long, conflicts_with = "incremental_since")]
+    pub allow_damage: bool,
 
     /// With `--to -`: take and prove the backup in a new directory in this one, send it from there, and remove it. There must be room for it.
     #[arg(long, value_name = "DIR")]
@@ -126,6 +135,15 @@ pub struct BackupVerifyArgs {
     /// An increment that continues it (repeat for several, in the order in which they were taken): verified too, and that all its pages fit.
     #[arg(long, value_name = "DIR")]
     pub increment: Vec<PathBuf>,
+
+    /// Restore the backup, with its increments, into a new directory in this one, and compare every index of every table with its rows. The
+    /// directory is removed. There must be room for the whole server.
+    #[arg(long, value_name = "DIR")]
+    pub spool: Option<PathBuf>,
+
+    /// Damaged pages that the manifest lists (`backup --allow-damage`) are no fault.
+    #[arg(long)]
+    pub allow_damage: bool,
 
     /// Print one JSON document instead of text.
     #[arg(long)]

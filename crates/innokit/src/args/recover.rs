@@ -87,6 +87,10 @@ pub struct RecoverArgs {
     #[arg(long, requires = "redo")]
     pub stale_tables: bool,
 
+    /// Use a backup although pages of it were damaged when they were copied (`backup --allow-damage`).
+    #[arg(long)]
+    pub allow_damage: bool,
+
     /// An archive of the redo log (`innokit redo archive`) to read from the base copy's checkpoint on, instead of the log in DATADIR: a base
     /// copy is recovered to the archive's end, or to --until. With --increment it continues the last of them.
     #[arg(long, value_name = "DIR", conflicts_with = "in_place")]

@@ -79,6 +79,10 @@ pub struct RestoreArgs {
     #[arg(long, requires = "redo")]
     pub stale_tables: bool,
 
+    /// Use a backup although pages of it were damaged when they were copied (`backup --allow-damage`).
+    #[arg(long)]
+    pub allow_damage: bool,
+
     /// Memory to work in, at least 64M. If the redo does not fit, the log is read several times.
     #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "512M")]
     pub memory: u64,

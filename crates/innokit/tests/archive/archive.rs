@@ -111,6 +111,7 @@ fn moments_are_recovered(kind: &'static str) {
         assert_eq!(done.status, 0, "{kind} {lsn}: {}", done.errors);
         assert_is_moment(&server, &out, &sums);
     }
+    // The files of another tool's backup stay as they are, so its definitions do, too.
     for (until, says) in [(altered, "columns or indexes"), (u64::MAX, "made_later.ibd was made")] {
         let done = server.run(&["recover", "--redo", "redo", "--until", &until.to_string(), "--to", "refused", "base"]);
         assert!(done.status == 2 && done.errors.contains(says) && done.errors.contains(".frm"), "{}", done.errors);

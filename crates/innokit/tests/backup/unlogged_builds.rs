@@ -89,6 +89,8 @@ fn indexes_that_mysql_builds_without_a_note_are_in_backups_and_named_in_archives
     let taken = ended(&mut backup);
     assert_eq!(taken.status, 0, "{}", taken.errors);
     assert_eq!(counted(&mut session, "docs_1"), expected);
+    let verified = server.run(&["backup", "verify", "--spool", ".", "set"]);
+    assert!(verified.status == 0 && verified.text.contains("every entry has its row"), "{}", verified.text);
     archive(&server);
     let before = without_redo(&server).len();
     assert_eq!(before, first.len() + BUILDS.len());

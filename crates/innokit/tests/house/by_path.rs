@@ -25,7 +25,12 @@ const CHANGES: [&str; 13] = [
 ];
 
 /// The files of `crates/jobs/src` in which something is changed by path, how many times, and why that is no hole.
-const BY_PATH: [(&str, usize, &str); 19] = [
+const BY_PATH: [(&str, usize, &str); 21] = [
+    (
+        "archive/definitions.rs",
+        3,
+        "folders and files in the archive, which is innokit's own and 0700 if innokit made it",
+    ),
     ("archive/marks.rs", 2, "a folder in the archive, which is innokit's own and 0700 if innokit made it"),
     ("archive/mod.rs", 1, "the folder that the user named"),
     ("archive/mysql/writer.rs", 1, "ZeroedFile removes what has the name and makes it with O_EXCL"),
@@ -38,6 +43,7 @@ const BY_PATH: [(&str, usize, &str); 19] = [
     ("innochecksum/input.rs", 1, "the file that the user named"),
     ("innochecksum/writer.rs", 1, "the journal beside it; a link is removed itself"),
     ("recover/backup.rs", 1, "the folder of the log; remove_dir_all follows no link"),
+    ("recover/definition_files.rs", 1, "an empty folder of the copy; a link is no folder to rmdir"),
     ("recover/durable.rs", 1, "folders on the way to the target that the user named, or outside with --with-outside"),
     ("recover/increments/put.rs", 1, "an empty folder; a link is no folder to rmdir"),
     ("recover/reach.rs", 2, "outside of the datadir, only with --with-outside"),

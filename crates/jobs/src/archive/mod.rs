@@ -12,6 +12,7 @@
 //! mini-transactions (1 ms), one write and one sync.
 
 mod beyond;
+mod definitions;
 mod error;
 mod follow;
 mod gap;
@@ -42,6 +43,8 @@ use format::Lsn;
 use self::beyond::Watch;
 pub(crate) use self::beyond::{Besides, besides};
 pub use self::beyond::{Beyond, BeyondKind};
+use self::definitions::Definitions;
+pub(crate) use self::definitions::{DefinitionFile, History};
 pub use self::error::ArchiveError;
 use self::error::{Result, failed};
 use self::follow::{Follow, Follower, Look, begin};
@@ -58,7 +61,7 @@ pub(crate) use self::stored::{Stored, closed_at};
 pub use self::verify::{ArchiveMark, ArchiveReport, ArchivedRange, verify_archive};
 use self::writer::SegmentWriter;
 use crate::door;
-use crate::server::{BinlogPosition, LogServer, ServerError, other_datadir};
+use crate::server::{BinlogPosition, LogServer, ServerError, ServerHome};
 use crate::source::files::AskPath;
 use crate::stop;
 
@@ -94,8 +97,7 @@ pub fn archive_beside(
     tell: &mut dyn FnMut(&ArchiveEvent<'_>),
 ) -> Result<ArchiveStatus> {
     if let Some(server) = server.as_deref_mut() {
-        let works_on = server.datadir()?;
-        other_datadir(&works_on, datadir).map_or(Ok(()), error::refused)?;
+        ServerHome::of(server)?.other(datadir).map_or(Ok(()), error::refused)?;
     }
     let is_mysql = mysql::is_mysql(datadir)?;
     let live = if is_mysql { None } else { Some(LiveLog::open(datadir)?) };
@@ -119,10 +121,13 @@ pub fn archive_beside(
     }
     let mut target = None;
     let mut ends = Ends::default();
+    // MySQL keeps definitions in its dictionary, which the redo covers.
+    let mut definitions = (options.definitions && !is_mysql).then(|| Definitions::open(dir, datadir)).transpose()?;
     while !stop::is_told(stop) {
         let begun = now_micros();
         // Ask before reading the log: then everything up to this LSN is in the log by the time it is read.
         let flushed = server.as_deref_mut().map(LogServer::flushed_lsn).transpose()?;
+        let after_look = look_at(&mut definitions, &mut server, run.standing(follower, &ends), flushed)?;
         let look = follower.look(flushed)?;
         if look == Look::Gap {
             run.tell_gap(follower);
@@ -137,6 +142,8 @@ pub fn archive_beside(
             follower,
         );
         let at = run.standing(follower, &ends);
+        let seen = [after_look, follower.seen()].into_iter().flatten().max().unwrap_or(at.lsn);
+        definitions.as_mut().map_or(Ok(()), |looks| looks.note(seen))?;
         marks.note(at, &mut || watched(&mut server, &mut watch, at))?;
         target = target.or(flushed).or(follower.seen());
         let is_done = match options.until {
@@ -151,9 +158,25 @@ pub fn archive_beside(
             nap(options.poll, stop);
         }
     }
+    definitions.as_ref().map_or(Ok(()), Definitions::end)?;
     let at = run.standing(follower, &ends);
     marks.note_last(at, &mut || watched(&mut server, &mut watch, at))?;
     Ok(run.status)
+}
+
+/// Looks for changed definitions, and asks the server for the end of its log afterwards if there are any.
+fn look_at(
+    definitions: &mut Option<Definitions>,
+    server: &mut Option<&mut dyn LogServer>,
+    at: Standing,
+    flushed: Option<Lsn>,
+) -> Result<Option<Lsn>> {
+    let Some(looks) = definitions else { return Ok(None) };
+    looks.look(Standing { lsn: at.lsn.max(flushed.unwrap_or(at.lsn)), ..at })?;
+    if !looks.has_found() {
+        return Ok(None);
+    }
+    Ok(server.as_deref_mut().map(LogServer::flushed_lsn).transpose()?)
 }
 
 /// Where the binary log is now, after everything up to there that is in no redo was noted.

@@ -180,6 +180,11 @@ fn fit(set: &Set, is_first: bool) -> Result<()> {
     if let Some(why) = manifest.state.no_base() {
         return refused(format!("{path}: no increment can be merged into this backup: {why}"));
     }
+    if !manifest.damaged.is_empty() {
+        return refused(format!(
+            "{path}: no increment can be merged into this backup: it was taken with --allow-damage, and has damaged pages"
+        ));
+    }
     match &manifest.base {
         Some(_) if is_first => {
             refused(format!("{path}: an incremental backup: name the full one first, and this one with --increment"))

@@ -57,6 +57,11 @@ impl Since {
         if let Some(why) = base.state.no_base() {
             return refused(format!("{path}: no increment can be merged into this backup: {why}"));
         }
+        if !base.damaged.is_empty() {
+            return refused(format!(
+                "{path}: it was taken with --allow-damage, and has damaged pages: take a full backup"
+            ));
+        }
         if base.id.is_empty() || base.tablespaces.is_empty() {
             return refused(format!("{path}: taken by an innokit that knew no increments: take a full backup"));
         }

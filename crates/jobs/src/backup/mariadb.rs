@@ -18,7 +18,7 @@ use super::verify::MEMORY;
 use crate::archive::{ArchiveEvent, ArchiveOptions, archive_beside, segments};
 use crate::door;
 use crate::recover::LogNames;
-use crate::server::{BackupServer, LogServer, ServerFacts};
+use crate::server::{BackupServer, LogServer, ServerFacts, ServerHome};
 use crate::source::keys::KeyFiles;
 use crate::source::log_name::LOG;
 use crate::source::read_up_to;
@@ -44,7 +44,7 @@ impl Vendor for MariaDb<'_> {
                 facts.version
             ));
         }
-        settings::check(facts, &server.datadir()?, datadir)?;
+        settings::check(facts, &ServerHome::of(server)?, datadir)?;
         check_key(datadir, keys)
     }
 

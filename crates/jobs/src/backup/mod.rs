@@ -33,6 +33,7 @@ mod tablespaces;
 mod vendor;
 mod verify;
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::DirBuilderExt;
@@ -43,8 +44,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use flow::durable::sync_file_system_of;
 use flow::run_both;
-use format::Lsn;
 use format::keyring::KeyStore;
+use format::{Lsn, SpaceId};
 
 pub(crate) use self::chain::Chain;
 use self::changes::Since;
@@ -63,10 +64,10 @@ pub use self::signature::{SigningKey, sign_backup};
 use self::tablespaces::Tablespaces;
 use self::vendor::Vendor;
 pub(crate) use self::verify::unchanged;
-pub use self::verify::{BackupReport, verify_backup};
+pub use self::verify::{BackupReport, BackupVerifyOptions, verify_backup};
 use self::verify::{examine, trial};
 use crate::door;
-use crate::manifest::{BackupLocks, BackupState, Manifest};
+use crate::manifest::{BackupDamage, BackupLocks, BackupState, BackupTablespace, Manifest};
 use crate::recover::{RecoverOptions, is_free, recover_one};
 use crate::server::{BackupServer, BackupStage, InstanceState, LogServer, ServerError, ServerKind};
 use crate::source::crc32c::FileSums;
@@ -93,6 +94,8 @@ pub struct BackupOptions {
     pub prepare: bool,
     /// Take an increment on the backup in this directory. Only its manifest is read.
     pub since: Option<PathBuf>,
+    /// Copy damaged pages as they are, and list them in the manifest. Not with an increment.
+    pub allow_damage: bool,
     /// The server's keys: needed if it encrypts its log or, on MySQL, tablespaces.
     pub keys: KeyFiles,
     /// Upper limit for copying while no lock is held, in bytes per second.
@@ -128,8 +131,12 @@ pub fn backup(
     if since.is_some() && options.prepare {
         return refused("an increment has only changed pages: it cannot be recovered by itself");
     }
-    // Asked here as well, so that a missing privilege shows before anything is copied.
+    if since.is_some() && options.allow_damage {
+        return refused("a damaged page does not say whether it changed: take a full backup (--allow-damage)");
+    }
+    // Asked here as well, so that a missing privilege shows before anything is copied: on MariaDB the second takes RELOAD, as the stages do.
     let moment = server.moment().map_err(|error| with_grants(error, facts.kind()))?;
+    server.flush_logs().map_err(|error| with_grants(error, facts.kind()))?;
     since.as_ref().map_or(Ok(()), |since| since.check(&facts, datadir, moment.lsn))?;
     let instance = server.instance()?;
     let mut manifest = Manifest::begun(now());
@@ -259,7 +266,7 @@ impl<'r> Run<'r> {
         self.manifest.needs_keys = tablespaces.is_encrypted || self.vendor.needs_keys(&self.options.keys);
         let placed = self.vendor.place(tablespaces, self.set, range)?;
         self.manifest.needs_keys |= placed.is_encrypted;
-        self.manifest.tablespaces = placed.entries;
+        (self.manifest.tablespaces, self.manifest.damaged) = (placed.entries, placed.damaged);
         fs::remove_dir(&staging).map_err(failed(&staging, "removing the directory"))?;
         self.prove(placed.sums)
     }
@@ -275,6 +282,7 @@ impl<'r> Run<'r> {
         self.server.enter(BackupStage::Start)?;
         // Asked while the log is followed: what is discarded later is in the log.
         tablespaces.discarded = self.server.discarded()?;
+        tablespaces.allows_damage = self.options.allow_damage;
         tablespaces.pace.start(self.datadir)?;
         for _ in 0..PASSES {
             let new = tablespaces.pass(&mut follower, &check)?;
@@ -352,7 +360,13 @@ impl<'r> Run<'r> {
             known.clear();
         }
         if self.manifest.base.is_none() {
-            let altered = self.vendor.altered();
+            let mut altered = self.vendor.altered();
+            // What is in a damaged page is missing in any case, and the manifest says so.
+            let is_damaged =
+                |entry: &&BackupTablespace| self.manifest.damaged.iter().any(|damaged| damaged.path == entry.path);
+            for entry in self.manifest.tablespaces.iter().filter(is_damaged) {
+                altered.spaces.remove(&SpaceId(entry.space));
+            }
             prove_indexes(self.set, &self.manifest.tablespaces, &altered, (keys, self.options.prepare))?;
         }
         let written: Vec<String> = known.keys().map(|name| name.display().to_string()).collect();
@@ -364,6 +378,8 @@ impl<'r> Run<'r> {
             let why = format!("the set's listing lacks {lost}, which was written: take the backup again");
             return Err(BackupError::Job(Error::Unusable { path: set.to_path_buf(), why }));
         }
+        let listed: BTreeSet<String> = self.manifest.damaged.iter().flat_map(BackupDamage::sentences).collect();
+        examined.damage.retain(|damage| !listed.contains(damage));
         if let Some(page) = examined.damage.pop() {
             return Err(BackupError::Unproved(format!(
                 "{page} in the finished backup, and was sound when it was copied: examine the disk of the backup, and take it again"

@@ -70,7 +70,7 @@ fn recovered(
 
 fn compare(place: &Path, names: &[&str], altered: &Altered, keys: &KeyFiles) -> Result<()> {
     let paths: Vec<PathBuf> = names.iter().map(|name| place.join(name)).collect();
-    let report = tables(&paths, &TableOptions { keys: keys.clone(), ..TableOptions::default() })?;
+    let report = tables(&paths, &TableOptions { keys: keys.clone(), extended: true, ..TableOptions::default() })?;
     let damage = report.findings.iter().find(|finding| finding.severity == Severity::Damage).map(|finding| {
         let table = finding.table.as_deref().unwrap_or(&finding.path);
         let index = finding.index.as_ref().map(|index| format!(", index {index}")).unwrap_or_default();

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use super::error::{Result, refused};
-use crate::server::{ServerFacts, other_datadir};
+use crate::server::{ServerFacts, ServerHome};
 
 /// Refuses a server that works on another datadir, or keeps files outside of this one.
-pub(super) fn check(facts: &ServerFacts, works_on: &Path, datadir: &Path) -> Result<()> {
-    other_datadir(works_on, datadir).map_or(Ok(()), refused)?;
+pub(super) fn check(facts: &ServerFacts, home: &ServerHome, datadir: &Path) -> Result<()> {
+    home.other(datadir).map_or(Ok(()), refused)?;
     let names = facts.system_files.split(';').map(|file| file.split(':').next().unwrap_or_default());
     if names.collect::<Vec<_>>() != ["ibdata1"] {
         return refused(format!(
@@ -16,7 +16,7 @@ pub(super) fn check(facts: &ServerFacts, works_on: &Path, datadir: &Path) -> Res
         ));
     }
     for (setting, place) in &facts.directories {
-        if !place.as_os_str().is_empty() && other_datadir(&works_on.join(place), datadir).is_some() {
+        if !place.as_os_str().is_empty() && !home.is(place, datadir) {
             return refused(format!(
                 "{setting} is {}: a server with files outside its datadir is not backed up yet",
                 place.display()

@@ -26,7 +26,7 @@ use super::pace::Pace;
 use super::pages::{PageReader, PagesRead, part_of, space_flags, space_id};
 use super::stamp::Stamp;
 use crate::door;
-use crate::manifest::BackupTablespace;
+use crate::manifest::{BackupDamage, BackupTablespace};
 use crate::recover::LogNames;
 use crate::source::content::delta_note;
 use crate::source::crc32c::FileSums;
@@ -52,6 +52,8 @@ pub(super) struct Placed {
     pub sums: FileSums,
     /// Whether some of their pages could not be verified without a key.
     pub is_encrypted: bool,
+    /// Damaged pages that were copied as they were.
+    pub damaged: Vec<BackupDamage>,
 }
 
 /// A tablespace that was copied.
@@ -143,6 +145,8 @@ pub(super) struct Tablespaces<'k> {
     unsound: Vec<PathBuf>,
     /// Whether definitions are blocked, so that no file changes its name.
     is_locked: bool,
+    /// Whether damaged pages are copied as they are.
+    pub allows_damage: bool,
     /// Tablespaces that were discarded when the backup began. If they are imported meanwhile, the redo does not cover it.
     pub discarded: Vec<SpaceId>,
     pub pace: Pace<'k>,
@@ -167,6 +171,7 @@ impl<'k> Tablespaces<'k> {
             is_encrypted: false,
             unsound: Vec::new(),
             is_locked: false,
+            allows_damage: false,
             discarded: Vec::new(),
             pace,
             pages: 0,
@@ -510,8 +515,11 @@ impl<'k> Tablespaces<'k> {
                 return elsewhere(name);
             }
             if let Some((_, _, bad)) = &copied.bad {
-                let list: Vec<String> = bad.iter().take(5).map(ToString::to_string).collect();
-                return damaged(&self.datadir.join(name), &format!("page {}", list.join(", ")));
+                if !self.allows_damage {
+                    let list: Vec<String> = bad.iter().take(5).map(ToString::to_string).collect();
+                    return damaged(&self.datadir.join(name), &format!("page {}", list.join(", ")));
+                }
+                placed.damaged.push(BackupDamage { path: name.display().to_string(), pages: bad.clone() });
             }
             if !names.insert(name.clone()) {
                 return Err(BackupError::Damaged(format!("{}: two tablespaces have this name", name.display())));
@@ -568,7 +576,8 @@ fn remove(copy: PathBuf) -> Result<()> {
 
 fn damaged<T>(path: &Path, what: &str) -> Result<T> {
     Err(BackupError::Damaged(format!(
-        "{}: {what} is damaged in the server's own file: innokit check --live says more",
+        "{}: {what} is damaged in the server's own file: innokit check --live says more, and --allow-damage copies damaged pages as they are, except \
+         first pages",
         path.display()
     )))
 }

@@ -1,6 +1,6 @@
 //! Verifies a set: its manifest, every file against it, every page, and whether the log reaches the LSN that the manifest names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -9,12 +9,15 @@ use flow::{WorkList, run_workers};
 use format::keyring::KeyStore;
 
 use super::chain::{Chain, as_job};
-use super::error::{BackupError, Result, refused};
+use super::error::{BackupError, Result, failed, refused};
 use super::pages::{PageReader, PagesRead};
 use crate::Error;
 use crate::fault;
-use crate::manifest::{self, BackupBase, BackupFile, BackupState, MANIFEST, MISSING, Manifest, NOT_LISTED, UNSOUND};
+use crate::manifest::{
+    self, BackupBase, BackupDamage, BackupFile, BackupState, MANIFEST, MISSING, Manifest, NOT_LISTED, UNSOUND,
+};
 use crate::recover::{LogNames, RecoverError, RecoverOptions, recover_one, refuse_unfinished, walk_datadir};
+use crate::report::document::Severity;
 use crate::server::ServerKind;
 use crate::source::backup::BackupNotes;
 use crate::source::content::is_delta;
@@ -22,6 +25,7 @@ use crate::source::crc32c::FileSums;
 use crate::source::files::AskPath;
 use crate::source::keys::KeyFiles;
 use crate::source::name::NameHint;
+use crate::table::{TableOptions, tables};
 
 /// Memory for the trial recovery, in bytes.
 pub(super) const MEMORY: usize = 512 << 20;
@@ -46,8 +50,27 @@ pub struct BackupReport {
     pub base: Option<BackupBase>,
     /// Number of increments that were verified together with this backup.
     pub increments: u64,
+    /// Damaged pages that were copied as they were, and that the caller allows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<BackupDamage>,
+    /// Tables whose indexes were compared with their rows, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tables: Option<u64>,
     /// What is wrong, one sentence each.
     pub problems: Vec<String>,
+}
+
+/// How to verify a backup.
+#[derive(Debug, Clone, Default)]
+pub struct BackupVerifyOptions {
+    /// The increments that continue it, in order.
+    pub increments: Vec<PathBuf>,
+    /// The server's keys: needed only if a log or tablespaces are encrypted.
+    pub keys: KeyFiles,
+    /// Damaged pages that the manifest lists are no problem.
+    pub allow_damage: bool,
+    /// Restore the backup into a new directory in this one, compare every index with the rows of its table, and remove it.
+    pub spool: Option<PathBuf>,
 }
 
 impl BackupReport {
@@ -132,27 +155,63 @@ impl Examined {
     }
 }
 
-/// Verifies a backup and the increments that continue it, in order. `keys` are needed only if a log or tablespaces are encrypted.
+/// Verifies a backup and the increments that continue it.
 ///
 /// # Errors
 /// [`BackupError`] if there is no backup, it cannot be read, or the increments do not continue each other.
-pub fn verify_backup(set: &Path, increments: &[PathBuf], keys: &KeyFiles) -> Result<BackupReport> {
+pub fn verify_backup(set: &Path, options: &BackupVerifyOptions) -> Result<BackupReport> {
     refuse_others(set)?;
-    if increments.is_empty() {
-        return verify_set(set, keys);
-    }
-    let chain = Chain::of(set, increments)?;
-    let mut report = verify_set(set, keys)?;
-    for increment in increments {
-        report = report.and(increment, verify_set(increment, keys)?);
-    }
-    if report.problems.is_empty() {
-        match chain.check(&keys.read()?) {
-            Ok(pages) => report.pages += pages.pages,
-            Err(BackupError::Damaged(why)) => report.problems.push(why),
-            Err(error) => return Err(error),
+    let BackupVerifyOptions { increments, keys, .. } = options;
+    let mut report = verify_set(set, options)?;
+    if !increments.is_empty() {
+        let chain = Chain::of(set, increments)?;
+        for increment in increments {
+            report = report.and(increment, verify_set(increment, options)?);
+        }
+        if report.problems.is_empty() {
+            match chain.check(&keys.read()?) {
+                Ok(pages) => report.pages += pages.pages,
+                Err(BackupError::Damaged(why)) => report.problems.push(why),
+                Err(error) => return Err(error),
+            }
         }
     }
+    match &options.spool {
+        Some(spool) if report.problems.is_empty() => compare_indexes(set, spool, options, report),
+        _ => Ok(report),
+    }
+}
+
+/// Restores a sound backup in the spool, and compares every index with the rows of its table.
+fn compare_indexes(
+    set: &Path,
+    spool: &Path,
+    options: &BackupVerifyOptions,
+    mut report: BackupReport,
+) -> Result<BackupReport> {
+    let place = tempfile::Builder::new().prefix("innokit-verify.").tempdir_in(spool);
+    let place = place.map_err(failed(spool, "making a directory in the spool"))?;
+    let (to, keys) = (place.path().join("set"), &options.keys);
+    let plain = RecoverOptions { warm: false, keys: keys.clone(), ..RecoverOptions::default() };
+    let recovered = if options.increments.is_empty() {
+        recover_one(set, &RecoverOptions { to: Some(to.clone()), ..plain })
+    } else {
+        Chain::of(set, &options.increments)?.merge(&to, &keys.read()?)?;
+        recover_one(&to, &RecoverOptions { is_fresh: true, ..plain })
+    };
+    recovered.map_err(as_job)?;
+    let how = TableOptions { keys: keys.clone(), extended: true, ..TableOptions::default() };
+    let found = tables(std::slice::from_ref(&to), &how)?;
+    let shown =
+        |path: &str| path.strip_prefix(&to.display().to_string()).unwrap_or(path).trim_start_matches('/').to_owned();
+    let damage = found.findings.iter().filter(|finding| finding.severity == Severity::Damage);
+    report.problems.extend(damage.map(|finding| {
+        let table = finding.table.clone().unwrap_or_else(|| shown(&finding.path));
+        let index = finding.index.as_ref().map(|index| format!(", index {index}")).unwrap_or_default();
+        format!("{table}{index}, once restored: {}", finding.message)
+    }));
+    report.tables = Some(found.files.len() as u64);
+    place.close().map_err(failed(spool, "removing the directory in the spool"))?;
     Ok(report)
 }
 
@@ -172,7 +231,8 @@ fn refuse_others(set: &Path) -> Result<()> {
     ))
 }
 
-fn verify_set(set: &Path, keys: &KeyFiles) -> Result<BackupReport> {
+fn verify_set(set: &Path, options: &BackupVerifyOptions) -> Result<BackupReport> {
+    let keys = &options.keys;
     refuse_unfinished(set).map_err(as_job)?;
     let (manifest, is_sound) = Manifest::read(set)?;
     let store = keys.read()?;
@@ -205,7 +265,13 @@ fn verify_set(set: &Path, keys: &KeyFiles) -> Result<BackupReport> {
         return refused(format!("this backup is encrypted: name the server's {option}"));
     }
     let mut examined = examine(set, &FileSums::new(), &store)?;
-    problems.append(&mut examined.damage);
+    let listed: BTreeSet<String> = manifest.damaged.iter().flat_map(BackupDamage::sentences).collect();
+    let (known, other): (Vec<_>, Vec<_>) = examined.damage.drain(..).partition(|damage| listed.contains(damage));
+    problems.extend(other);
+    if !options.allow_damage {
+        problems
+            .extend(known.into_iter().map(|damage| format!("{damage}, as it was when it was copied (--allow-damage)")));
+    }
     compare(&manifest, &examined, &mut problems);
     prove(set, &manifest, keys, &mut problems)?;
     refuse_unread(set)?;
@@ -236,7 +302,8 @@ fn report(manifest: &Manifest, examined: &Examined, problems: Vec<String>) -> Ba
     let (state, to_lsn, files) = (manifest.state, manifest.to_lsn, examined.files.len() as u64);
     let (bytes, pages, server_version) = (examined.bytes, examined.pages, manifest.server_version.clone());
     let (base, increments) = (manifest.base.clone(), 0);
-    BackupReport { state, server_version, to_lsn, files, bytes, pages, base, increments, problems }
+    let (damaged, tables) = (manifest.damaged.clone(), None);
+    BackupReport { state, server_version, to_lsn, files, bytes, pages, base, increments, damaged, tables, problems }
 }
 
 /// Fails if the system refused to read something on the way: what is missing then proves nothing.

@@ -4,6 +4,8 @@
 //! Creating, renaming or dropping a table shows in file records. Adding or dropping columns and indexes in place shows in pages of the
 //! dictionary (`dictionary_pages`).
 //!
+//! If the archiver has kept the `.frm` files (`archive::definitions`), the copy gets those of the moment afterwards (`definition_files`).
+//!
 //! Purge changes these pages too, for definitions that changed before the base copy: it removes the rows that were delete-marked then. The
 //! change itself always inserts or delete-marks rows, so what only removes rows does not count.
 
@@ -25,14 +27,28 @@ pub(super) struct Definitions {
     after: Lsn,
     /// Pages of the system tablespace, and the LSN of their first change.
     pub pages: BTreeMap<u32, Lsn>,
+    /// Whether the archive has the definitions of later moments.
+    pub is_archived: bool,
+    /// Where a table was first made, renamed or dropped.
+    first_file: Option<Lsn>,
 }
 
 impl Definitions {
-    pub const fn after(after: Lsn) -> Self {
-        Self { after, pages: BTreeMap::new() }
+    pub const fn after(after: Lsn, is_archived: bool) -> Self {
+        Self { after, pages: BTreeMap::new(), is_archived, first_file: None }
     }
 
-    /// Adds a mini-transaction. Fails if it makes, renames or drops a table.
+    /// Where a table was first made, renamed or dropped after the base copy.
+    pub const fn first_file(&self) -> Option<Lsn> {
+        self.first_file
+    }
+
+    /// Whether the base copy is from before `until`: then its files contain nothing later than that.
+    pub fn is_base_before(&self, until: Lsn) -> bool {
+        self.after <= until
+    }
+
+    /// Adds a mini-transaction. Fails if it makes, renames or drops a table, unless the archive has the definitions.
     pub fn add(&mut self, scanned: &Scanned<'_>) -> Result<()> {
         let mtr = &scanned.mtr;
         if mtr.start < self.after {
@@ -52,7 +68,13 @@ impl Definitions {
         Ok(())
     }
 
-    fn check_file(&self, record: &FileRecord<'_>, lsn: Lsn) -> Result<()> {
+    fn check_file(&mut self, record: &FileRecord<'_>, lsn: Lsn) -> Result<()> {
+        if self.is_archived {
+            if matches!(record, FileRecord::Create { .. } | FileRecord::Delete { .. } | FileRecord::Rename { .. }) {
+                self.first_file.get_or_insert(lsn);
+            }
+            return Ok(());
+        }
         let text = |name: &[u8]| String::from_utf8_lossy(name.strip_prefix(b"./").unwrap_or(name)).into_owned();
         match *record {
             FileRecord::Create { name, .. } => self.refuse(&format!("{} was made", text(name)), lsn),

@@ -4,9 +4,9 @@
 
 use std::path::Path;
 
-use format::SpaceId;
 use format::bytes::be;
 use format::page::fil::FIL_PAGE_TYPE;
+use format::{Lsn, SpaceId};
 
 use super::error::{Result, failed};
 use super::plan::RecoverPlan;
@@ -20,13 +20,23 @@ const TREES: std::ops::RangeInclusive<u64> = 2..=4;
 const PAGE_INDEX_ID: usize = 66;
 const FIL_PAGE_INDEX: u16 = 17855;
 
-/// Fails if the archive changes the columns or indexes of a table after the base copy. Called before the recovery and again after it: in
-/// between a tree may have grown into pages that did not belong to it before.
+/// Fails if the archive changes the columns or indexes of a table after the base copy, and does not have the definitions. Called before the
+/// recovery and again after it: in between a tree may have grown into pages that did not belong to it before.
 pub(super) fn check(datadir: &Path, plan: &RecoverPlan) -> Result<()> {
-    let (Some(definitions), Some(system)) = (&plan.wanted.definitions, plan.spaces.get(&SpaceId::SYSTEM)) else {
+    let Some(definitions) = plan.wanted.definitions.as_ref().filter(|definitions| !definitions.is_archived) else {
         return Ok(());
     };
+    first(datadir, plan)?
+        .map_or(Ok(()), |lsn| definitions.refuse("the columns or indexes of a table were changed", lsn))
+}
+
+/// Where the archive first changes the columns or indexes of a table after the base copy, if it does.
+pub(super) fn first(datadir: &Path, plan: &RecoverPlan) -> Result<Option<Lsn>> {
+    let (Some(definitions), Some(system)) = (&plan.wanted.definitions, plan.spaces.get(&SpaceId::SYSTEM)) else {
+        return Ok(None);
+    };
     let size = system.format.physical().bytes();
+    let mut first = None;
     for (&page_no, &lsn) in &definitions.pages {
         let at = u64::from(page_no) * size as u64;
         let Some(part) = system.parts_now().into_iter().rfind(|part| part.start <= at) else { continue };
@@ -36,8 +46,8 @@ pub(super) fn check(datadir: &Path, plan: &RecoverPlan) -> Result<()> {
         let is_index = be::u16_at(&page, FIL_PAGE_TYPE) == Some(FIL_PAGE_INDEX);
         let is_tree = be::u64_at(&page, PAGE_INDEX_ID).is_some_and(|tree| TREES.contains(&tree));
         if ROOTS.contains(&page_no) || (is_index && is_tree) {
-            definitions.refuse("the columns or indexes of a table were changed", lsn)?;
+            first = first.into_iter().chain([lsn]).min();
         }
     }
-    Ok(())
+    Ok(first)
 }

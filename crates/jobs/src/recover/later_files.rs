@@ -9,12 +9,14 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use format::keyring::KeyStore;
 use format::{Lsn, SpaceId};
 use redo::record::{FileRecord, Subject};
 
 use super::error::{Result, refused};
 use super::log::{Scanned, file_record};
 use super::outside::Outside;
+use crate::source::catalog::tablespaces_of;
 use crate::unlogged::UnloggedPages;
 
 /// The file operations of a log from an LSN on.
@@ -24,7 +26,8 @@ pub(super) struct LaterFiles {
     after: Lsn,
     outside: Outside,
     pub made: BTreeSet<SpaceId>,
-    pub dropped: BTreeSet<SpaceId>,
+    /// Where each tablespace that is gone was dropped or discarded.
+    pub dropped: BTreeMap<SpaceId, Lsn>,
     /// The names that each tablespace had, in the order of the log.
     pub names: BTreeMap<SpaceId, Vec<PathBuf>>,
     pages: UnloggedPages,
@@ -38,7 +41,7 @@ impl LaterFiles {
             after,
             outside,
             made: BTreeSet::new(),
-            dropped: BTreeSet::new(),
+            dropped: BTreeMap::new(),
             names: BTreeMap::new(),
             pages: UnloggedPages::default(),
             loads: BTreeMap::new(),
@@ -67,7 +70,9 @@ impl LaterFiles {
                     file_record(mtr.grammar, bytes).map_or(Ok(()), |record| self.add_file(&record, mtr.start))?;
                 }
                 // The server drops a tablespace only after its last change, so redo after that means it was imported.
-                Subject::Page(id, _) if self.dropped.contains(&id.space) => self.refuse_import(id.space, mtr.start)?,
+                Subject::Page(id, _) if self.dropped.contains_key(&id.space) => {
+                    self.refuse_import(id.space, mtr.start)?
+                }
                 Subject::Page(..) => {}
             }
         }
@@ -76,7 +81,7 @@ impl LaterFiles {
 
     fn add_file(&mut self, record: &FileRecord<'_>, lsn: Lsn) -> Result<()> {
         match *record {
-            FileRecord::Create { space, .. } if self.dropped.contains(&space) => self.refuse_import(space, lsn),
+            FileRecord::Create { space, .. } if self.dropped.contains_key(&space) => self.refuse_import(space, lsn),
             FileRecord::Create { space, name } => {
                 self.made.insert(space);
                 self.add_name(space, name, lsn)
@@ -87,7 +92,7 @@ impl LaterFiles {
                 self.add_name(space, to, lsn)
             }
             FileRecord::Delete { space, .. } => {
-                self.dropped.insert(space);
+                self.dropped.entry(space).or_insert(lsn);
                 Ok(())
             }
             _ => Ok(()),
@@ -118,7 +123,7 @@ impl LaterFiles {
 
     /// Fails if a tablespace that exists at the end has pages written without redo. `name_of` gives its name, if the log has it.
     pub fn refuse_unlogged(&self, name_of: impl Fn(SpaceId) -> Option<String>) -> Result<()> {
-        let lost = self.loads.iter().filter(|(space, _)| !self.dropped.contains(*space));
+        let lost = self.loads.iter().filter(|(space, _)| !self.dropped.contains_key(*space));
         let Some((space, lsn)) = lost.min_by_key(|(_, lsn)| **lsn) else { return Ok(()) };
         let name = name_of(*space).map(|name| format!(" ({name})")).unwrap_or_default();
         refused(format!(
@@ -128,10 +133,28 @@ impl LaterFiles {
         ))
     }
 
-    fn refuse_import<T>(&self, space: SpaceId, lsn: Lsn) -> Result<T> {
+    /// Fails if the dictionary still has a tablespace that is gone. MySQL drops the hidden tables of a full-text index before the statement
+    /// that drops the index is committed: at a moment in between, the table has an index without files, and a server that reads it aborts.
+    pub fn refuse_half_dropped(&self, datadir: &Path, keys: &KeyStore) -> Result<()> {
+        if self.dropped.is_empty() {
+            return Ok(());
+        }
+        let known = tablespaces_of(datadir, keys)
+            .or_else(|why| refused(format!("{}: the dictionary cannot be read: {why}", datadir.display())))?;
+        let half = self.dropped.iter().filter_map(|(space, lsn)| Some((lsn, known.get(&space.0)?)));
+        let Some((lsn, name)) = half.min() else { return Ok(()) };
         refused(format!(
-            "tablespace {space} was dropped or discarded after the base copy (LSN {}), and is changed again at LSN {lsn}: it was imported, which \
-             MySQL's redo log does not cover: recover to an LSN from before, or take a base copy from after it",
+            "{name}: the file was dropped at LSN {lsn}, by a statement that had not ended at the moment that was asked for: recover to LSN {lsn} at \
+             most (--until {lsn}), or to a moment after the statement"
+        ))
+    }
+
+    fn refuse_import<T>(&self, space: SpaceId, lsn: Lsn) -> Result<T> {
+        let dropped = self.dropped.get(&space).copied().unwrap_or(lsn);
+        refused(format!(
+            "tablespace {space} was dropped or discarded at LSN {dropped}, after the base copy (LSN {}), and is changed again at LSN {lsn}: it was \
+             imported, which MySQL's redo log does not cover: recover to LSN {dropped} at most (--until {dropped}), or take a base copy from \
+             after it",
             self.after
         ))
     }

@@ -31,6 +31,7 @@ use super::backup::Backup;
 use super::error::{RecoverError, Result, damaged, refused};
 use super::outside::Outside;
 use super::tuning::Tuning;
+use crate::archive::History;
 use crate::manifest;
 use crate::source::files::AskPath;
 use crate::source::log_name::REDO_DIR;
@@ -168,6 +169,18 @@ impl RedoLog {
                 dir.display()
             )),
             _ => Ok(()),
+        }
+    }
+
+    /// What the archive knows of definitions after the base copy. `None` if it does not know all of it, or if the base copy is another tool's:
+    /// of such a backup the files stay those that the tool left (`backup`).
+    pub fn definitions(&self) -> Option<&History> {
+        if self.backup.is_some() {
+            return None;
+        }
+        match &self.vendor {
+            Vendor::MariaDb(log) => log.archived.as_ref()?.definitions.as_ref(),
+            Vendor::MySql(_) => None,
         }
     }
 

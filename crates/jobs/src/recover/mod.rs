@@ -26,6 +26,7 @@ mod budget;
 mod cipher_mode;
 mod copied;
 mod crypt;
+mod definition_files;
 mod definitions;
 mod dictionary_pages;
 mod doublewrite;
@@ -142,6 +143,9 @@ use crate::source::redo_log::copied_log;
 /// written before the error is whole, and the checkpoint has not moved.
 pub fn recover(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
     backup::refuse_unfit(datadir)?;
+    if let Some(why) = manifest::damage(datadir).filter(|_| !options.allow_damage) {
+        return refused(why);
+    }
     if options.redo.is_some() && options.to.is_none() && !options.dry_run {
         return refused(
             "a base copy is kept as it is, for other moments: name a directory for the recovered copy (--to)",
@@ -157,7 +161,7 @@ pub(crate) fn recover_own(datadir: &Path, options: &RecoverOptions) -> Result<Re
     if let Some(time) = options.until_time {
         return recover_own(datadir, &with_lsn_of(time, options)?);
     }
-    let besides =
+    let mut besides =
         options.redo.as_ref().map(|redo| stale::judge(datadir, redo, options)).transpose()?.unwrap_or_default();
     let done = if options.increments.is_empty() {
         increment_marker::refuse(datadir)?;
@@ -165,6 +169,10 @@ pub(crate) fn recover_own(datadir: &Path, options: &RecoverOptions) -> Result<Re
     } else {
         with_increments(datadir, options)?
     };
+    let known = besides.clone();
+    if done.definitions.is_some() {
+        besides.without_definitions();
+    }
     let done = Recovered { moment: options.moment, not_in_redo: besides.missing, ..done };
     let Some(redo) = options.redo.as_ref().filter(|_| !options.dry_run) else { return Ok(done) };
     let place = options.to.as_deref().unwrap_or(datadir);
@@ -172,9 +180,15 @@ pub(crate) fn recover_own(datadir: &Path, options: &RecoverOptions) -> Result<Re
     let noted = binlog_at(place, &options.keys.read()?, Some((redo, Lsn(done.end_lsn))));
     let is_mysql = replica::is_mysql(place);
     // MySQL 8 notes no position with its commits, but the server on the copy knows its transactions.
-    let binlog = if is_mysql { noted } else { replica::later(noted, before) };
+    let mut binlog = if is_mysql { noted } else { replica::later(noted, before) };
+    let mut is_position_unknown = false;
+    if !is_mysql && done.definitions.is_some_and(|changed| changed > 0) {
+        let behind = known.behind_definitions(binlog.clone(), Lsn(done.end_lsn));
+        is_position_unknown = binlog.is_some() && behind.is_none();
+        binlog = behind;
+    }
     let replica = replica::State { at: binlog.as_ref(), before, version }.statements(is_mysql);
-    Ok(Recovered { binlog, replica, ..done })
+    Ok(Recovered { binlog, replica, is_position_unknown, ..done })
 }
 
 /// Recovers a datadir, or prepares a backup as it is.
@@ -280,7 +294,8 @@ fn dry_run(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<
     let log = open_log(datadir, false, options, keys)?;
     let plan = planning::plan(datadir, Wanted::read(&log, budget.plan, budget.plan_and_redo, options.until)?, keys)?;
     if plan.wanted.is_clean {
-        return Ok(Recovered::of(&plan, Counts::default(), Done::default(), 0));
+        let waiting = waiting::left_in(datadir, &log, keys);
+        return Ok(Recovered { waiting, ..Recovered::of(&plan, Counts::default(), Done::default(), 0) });
     }
     Ending::of(&log, &plan, keys)?;
     let (files, done) = Files::as_they_are(datadir, &plan)?;

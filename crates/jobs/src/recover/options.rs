@@ -42,6 +42,8 @@ pub struct RecoverOptions {
     pub require_until: bool,
     /// Recover to a moment of the archive although rows of tables without redo were, or may have been, written after the base copy.
     pub stale_tables: bool,
+    /// Use a backup although pages of it were damaged when they were copied.
+    pub allow_damage: bool,
     /// What `until_time` became.
     #[doc(hidden)]
     pub moment: Option<ReachedMoment>,
@@ -75,6 +77,7 @@ impl Default for RecoverOptions {
             until_time: None,
             require_until: false,
             stale_tables: false,
+            allow_damage: false,
             moment: None,
             warm: true,
             keys,

@@ -74,12 +74,11 @@ fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeyStore) -> Result<RecoverP
     if wanted.rest.is_some() && !copies.later_than(wanted.end).is_empty() {
         wanted.changed.insert(SpaceId::SYSTEM);
     }
-    let dropped = wanted.later.iter().flat_map(|later| later.dropped.iter().copied());
-    let dropped = survey.without(dropped);
+    let dropped = survey.without(wanted.dropped_after_base());
     let rest = wanted.rest.as_ref();
-    let is_base_before = |rest: &&Rest| wanted.later.as_ref().is_some_and(|later| later.is_base_before(rest.until));
-    rest.filter(|rest| !is_base_before(rest))
-        .map_or(Ok(()), |rest| until::check_files(rest, datadir, &wanted, &survey))?;
+    // The files of a base copy that ends before `until` cannot show anything that happened after it.
+    let unsure = rest.filter(|rest| !wanted.is_base_before(rest.until));
+    unsure.map_or(Ok(()), |rest| until::check_files(rest, datadir, &wanted, &survey))?;
     let find = Find { datadir, wanted: &wanted, survey: &survey, copies: &copies, dropped: &dropped, keys };
     let mut spaces = BTreeMap::new();
     // Tablespaces that change only after the end are checked too.
@@ -87,7 +86,7 @@ fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeyStore) -> Result<RecoverP
     let mut not_in_backup = Vec::new();
     for &space in wanted.changed.iter().chain(&later).filter(|space| !wanted.deleted.contains(space)) {
         if find.is_gone(space) {
-            rest.map_or(Ok(()), |rest| until::refuse_truncated(rest, space))?;
+            unsure.map_or(Ok(()), |rest| until::refuse_truncated(rest, space))?;
             continue;
         }
         if find.is_left_out(space)? {
@@ -289,7 +288,7 @@ impl Find<'_> {
         let file = self.datadir.join(path);
         let id = PageId::new(space.0, 0);
         // A new tablespace: whatever has its name now must be renamed or removed first.
-        if self.wanted.later.as_ref().is_some_and(|later| later.made.contains(&space)) {
+        if self.wanted.is_made_after_base(space) {
             if self.is_taken(path)? {
                 return refused(format!(
                     "tablespace {space} should be {}, which is another tablespace's file",

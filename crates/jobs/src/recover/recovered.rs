@@ -64,6 +64,10 @@ pub struct Recovered {
     /// With an archive whose archiver read the binary log: what the server did since the base copy that is in no redo, and so not in the
     /// datadir.
     pub not_in_redo: Vec<Beyond>,
+    /// With an archive that has the definitions (MariaDB): how many of their files changed since the base copy.
+    pub definitions: Option<u64>,
+    /// The binary log position is not known, because definitions changed and the archive does not say where.
+    pub is_position_unknown: bool,
     /// With a time to recover to: how much of what was committed before it is there.
     pub moment: Option<ReachedMoment>,
 }
@@ -123,6 +127,8 @@ impl Recovered {
             binlog: None,
             replica: Vec::new(),
             not_in_redo: Vec::new(),
+            definitions: None,
+            is_position_unknown: false,
             moment: None,
         }
     }

@@ -20,7 +20,9 @@ use super::prefetch::PrefetchedFile;
 use super::reach::Reach;
 use super::recovered::Recovered;
 use super::tuning::engine;
-use super::{backup, dictionary_pages, doublewrite, outside, planning, shadow, unfinished, waiting, warm};
+use super::{
+    backup, definition_files, dictionary_pages, doublewrite, outside, planning, shadow, unfinished, waiting, warm,
+};
 use crate::door;
 use crate::source::redo_log::unbegun_truncation_logs;
 
@@ -50,7 +52,8 @@ impl Run<'_> {
             plan = with_files_as_noted(datadir, plan, keys)?;
         }
         if plan.wanted.is_clean {
-            return Ok((Recovered::of(&plan, Counts::default(), Done::default(), 0), None));
+            let waiting = waiting::left_in(datadir, log, keys);
+            return Ok((Recovered { waiting, ..Recovered::of(&plan, Counts::default(), Done::default(), 0) }, None));
         }
         let ending = Ending::of(log, &plan, keys)?;
         let (mut done, is_copy) = (Done::default(), matches!(writing, Writing::Copy));
@@ -78,13 +81,15 @@ impl Run<'_> {
         }
         let counts = work.finish()?;
         dictionary_pages::check(datadir, &plan)?;
+        plan.wanted.later.as_ref().map_or(Ok(()), |later| later.refuse_half_dropped(datadir, keys))?;
+        let definitions = definition_files::settle(datadir, log, &plan, (keys, options.stale_tables))?;
         if !is_copy {
             files.sync()?;
             shadow::remove(datadir)?;
         }
         // Before the log is closed: a run killed in between starts over and writes the same list.
         let pages_to_load = if options.warm { warm::write(datadir, &plan)? } else { 0 };
-        Ok((Recovered { pages_to_load, waiting, ..Recovered::of(&plan, counts, done, 0) }, Some(ending)))
+        Ok((Recovered { pages_to_load, waiting, definitions, ..Recovered::of(&plan, counts, done, 0) }, Some(ending)))
     }
 }
 

@@ -22,13 +22,15 @@ const DATA: [&str; 4] = ["MYD", "MAD", "CSV", "ARZ"];
 const NAMED_MAX: usize = 5;
 
 /// What is known about the time between a base copy and the moment.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Beside {
     /// The base copy's position in the binary log.
     pub backup: Option<BinlogPosition>,
     pub server_version: Option<String>,
     /// What the copy will lack.
     pub missing: Vec<Beyond>,
+    /// Whether that is all of it.
+    pub is_complete: bool,
 }
 
 /// Fails if the copy would silently have other rows than the server had.
@@ -40,7 +42,7 @@ pub(super) fn judge(datadir: &Path, redo: &Path, options: &RecoverOptions) -> Re
         manifest.map(|manifest| (manifest.binlog, Some(manifest.server_version))).unwrap_or_default();
     // A base copy that cannot be read is refused for that, with better words.
     let Some(base) = base.filter(|base| options.until.is_none_or(|until| until > *base)) else {
-        return Ok(Beside { backup, server_version, missing: Vec::new() });
+        return Ok(Beside { backup, server_version, missing: Vec::new(), is_complete: true });
     };
     let end = options.until.map(|until| (until, options.moment.map(|moment| moment.until_us)));
     let between = besides(redo, (base, backup.as_ref()), end).or_else(|error| refused(error.to_string()))?;
@@ -49,7 +51,42 @@ pub(super) fn judge(datadir: &Path, redo: &Path, options: &RecoverOptions) -> Re
         let unsure = if between.is_complete { Vec::new() } else { of_other_engines(datadir) };
         refuse_unsure(redo, &unsure)?;
     }
-    Ok(Beside { backup, server_version, missing: between.notes })
+    Ok(Beside { backup, server_version, is_complete: between.is_complete, missing: between.notes })
+}
+
+impl Beside {
+    /// The position that a copy stands at which ends at `end`, and whose last commit InnoDB noted at `noted`, if the copy has the definitions of
+    /// that moment: InnoDB notes no position with them. `None` if the archive does not say where they are.
+    pub fn behind_definitions(&self, noted: Option<BinlogPosition>, end: Lsn) -> Option<BinlogPosition> {
+        if !self.is_complete {
+            return None;
+        }
+        let is_later = |note: &&Beyond| {
+            let at = (note.file.as_str(), note.position);
+            note.kind == BeyondKind::Statement
+                && noted.as_ref().is_none_or(|noted| at > (noted.file.as_str(), noted.position))
+        };
+        let later: Vec<&Beyond> = self.missing.iter().filter(is_later).collect();
+        let Some(last) = later.iter().max_by_key(|note| (&note.file, note.position)) else { return noted };
+        // One that was still to be seen when the archive was at `end` may be before or after it.
+        let is_sure = later.iter().all(|note| note.lsn <= end.0);
+        is_sure.then(|| BinlogPosition { file: last.file.clone(), position: last.position, gtid: String::new() })
+    }
+
+    /// What a copy lacks that has the definitions of its moment.
+    pub fn without_definitions(&mut self) {
+        self.missing.retain(|note| note.kind != BeyondKind::Statement || !is_of_definitions(&note.what));
+    }
+}
+
+/// Whether a statement changes only what InnoDB's dictionary and the files of definitions hold.
+fn is_of_definitions(statement: &str) -> bool {
+    const FIRST: [&str; 5] = ["CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE"];
+    const OBJECTS: [&str; 8] = ["TABLE", "TABLES", "INDEX", "VIEW", "TRIGGER", "DATABASE", "SCHEMA", "SEQUENCE"];
+    let mut words = statement.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+    let mut words = words.by_ref().map(str::to_ascii_uppercase);
+    words.next().is_some_and(|first| FIRST.contains(&first.as_str()))
+        && words.take(12).any(|word| OBJECTS.contains(&word.as_str()))
 }
 
 /// Where the log of a base copy ends that innokit did not take.

@@ -1,6 +1,6 @@
 //! The tablespaces of a datadir, according to their first pages.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::{self};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -148,8 +148,8 @@ impl Survey {
     }
 
     /// Removes the files of these tablespaces from the survey, and returns them.
-    pub fn without(&mut self, spaces: impl Iterator<Item = SpaceId>) -> Vec<PathBuf> {
-        spaces.filter_map(|space| self.files.remove(&space)).flatten().collect()
+    pub fn without(&mut self, spaces: BTreeSet<SpaceId>) -> Vec<PathBuf> {
+        spaces.into_iter().filter_map(|space| self.files.remove(&space)).flatten().collect()
     }
 
     /// The file without a sound page 0 that will have this name.

@@ -44,10 +44,7 @@ pub(super) fn give_up(datadir: &Path, log: &RedoLog, work: &mut Work<'_>, keys: 
     if pages.is_empty() {
         return Ok(Waiting::default());
     }
-    let transactions = |is_one: &dyn Fn(&PageId) -> bool| {
-        let of = waiting.iter().filter(|(page, _)| is_one(page));
-        of.map(|(_, transaction)| *transaction).collect::<BTreeSet<u64>>().len() as u64
-    };
+    let transactions = |is_one: &dyn Fn(&PageId) -> bool| count(&waiting, is_one);
     if log.backup.is_none() && log.base_end().is_none() {
         return Ok(Waiting { for_own_log: transactions(&|_| true), ..Waiting::default() });
     }
@@ -57,4 +54,21 @@ pub(super) fn give_up(datadir: &Path, log: &RedoLog, work: &mut Work<'_>, keys: 
     let left = work.give_up_waiting(&pages)?;
     let (given_up, left) = (transactions(&|page| !left.contains(page)), transactions(&|page| left.contains(page)));
     Ok(Waiting { given_up, left, ..Waiting::default() })
+}
+
+/// What waits in a datadir whose log has nothing left to apply. Nothing is changed there.
+pub(super) fn left_in(datadir: &Path, log: &RedoLog, keys: &KeyStore) -> Waiting {
+    let waiting = waiting_for_binlog_in(datadir, keys).unwrap_or_default();
+    let all = count(&waiting, &|_| true);
+    if log.backup.is_none() && log.base_end().is_none() {
+        Waiting { for_own_log: all, ..Waiting::default() }
+    } else {
+        Waiting { left: all, ..Waiting::default() }
+    }
+}
+
+/// The number of transactions on the pages for which the condition holds.
+fn count(waiting: &[(PageId, u64)], is_one: &dyn Fn(&PageId) -> bool) -> u64 {
+    let of = waiting.iter().filter(|(page, _)| is_one(page));
+    of.map(|(_, transaction)| *transaction).collect::<BTreeSet<u64>>().len() as u64
 }

@@ -202,7 +202,7 @@ impl Wanted {
         let Some(later) = &self.later else { return Ok(()) };
         let said = |space| self.said.get(&space).map(|name| name.trim_start_matches("./").to_owned());
         later.refuse_unlogged(|space| said(space).or_else(|| named_in(log.path.parent()?.parent()?, space)))?;
-        for (space, names) in later.names.iter().filter(|(space, _)| !later.dropped.contains(*space)) {
+        for (space, names) in later.names.iter().filter(|(space, _)| !later.dropped.contains_key(*space)) {
             self.names.insert(*space, names.clone());
             self.changed.insert(*space);
             self.owners.extend(names.last().map(|last| (last.clone(), *space)));
@@ -276,7 +276,10 @@ impl Wanted {
             outside: log.outside,
             strange: None,
             cipher: log.cipher_mode(),
-            definitions: log.base_end().filter(|_| !is_mysql).map(Definitions::after),
+            definitions: log
+                .base_end()
+                .filter(|_| !is_mysql)
+                .map(|end| Definitions::after(end, log.definitions().is_some())),
             later: log.base_end().filter(|_| is_mysql).map(|end| LaterFiles::after(end, log.outside)),
         }
     }
@@ -495,6 +498,30 @@ impl Wanted {
         if names.last() != Some(&path) {
             names.push(path);
         }
+    }
+
+    /// Whether the archive goes past changes of definitions on MariaDB.
+    fn has_definitions(&self) -> bool {
+        self.definitions.as_ref().is_some_and(|definitions| definitions.is_archived)
+    }
+
+    /// Tablespaces that the base copy may have, and that are gone at the end.
+    pub fn dropped_after_base(&self) -> BTreeSet<SpaceId> {
+        let of_mysql = self.later.iter().flat_map(|later| later.dropped.keys().copied());
+        let of_mariadb = self.deleted.iter().copied().filter(|_| self.has_definitions());
+        of_mysql.chain(of_mariadb).collect()
+    }
+
+    /// Whether the tablespace was made after the base copy: whatever has its name there is another one.
+    pub fn is_made_after_base(&self, space: SpaceId) -> bool {
+        let of_mysql = self.later.as_ref().is_some_and(|later| later.made.contains(&space));
+        of_mysql || (self.has_definitions() && self.heads.redo(PageId::new(space.0, 0)).is_void)
+    }
+
+    /// Whether an archive continues a base copy that ends at or before `until`.
+    pub fn is_base_before(&self, until: Lsn) -> bool {
+        let of_mysql = self.later.as_ref().is_some_and(|later| later.is_base_before(until));
+        of_mysql || self.definitions.as_ref().is_some_and(|definitions| definitions.is_base_before(until))
     }
 
     /// The names of files outside the datadir.

@@ -129,7 +129,12 @@ fn signed(backup: &Path, options: &RestoreOptions) -> Result<Vec<String>> {
 fn finished(datadir: &Path, restored: Restored, options: &RestoreOptions) -> Result<Restored> {
     let noted = || Ok::<_, Error>(binlog_at(datadir, &options.recover.keys.read()?, None));
     let known = restored.binlog.clone().or_else(|| restored.recovered.binlog.clone());
-    let binlog = known.map_or_else(noted, |known| Ok(Some(known)))?;
+    let binlog = match known {
+        // InnoDB's own note would be before statements that the datadir has.
+        None if restored.recovered.is_position_unknown => None,
+        None => noted()?,
+        known => known,
+    };
     if !options.recover.outside {
         settle_links(datadir)?;
     }

@@ -15,7 +15,7 @@ use redo::segment::SegmentHeader;
 
 use super::super::error::{Result, damaged, failed, refused};
 use super::hole::Hole;
-use crate::archive::{ArchiveError, SegmentName, Stored, closed_at, last_marks, segments};
+use crate::archive::{ArchiveError, History, SegmentName, Stored, closed_at, last_marks, segments};
 use crate::door;
 use crate::source::read_up_to;
 
@@ -47,6 +47,8 @@ pub(in super::super) struct Archived {
     pub own_size: u64,
     /// Why the segments end although the archive goes on.
     hole: Option<Hole>,
+    /// What the archive knows of definitions after the base copy, if it knows all of it.
+    pub definitions: Option<History>,
 }
 
 #[derive(Debug, Clone)]
@@ -94,7 +96,10 @@ impl Archived {
             }
             is_covered = true;
             let hole = last.hole_behind(dir, next, marks.get(&last.name.timeline).copied());
-            let found = Self { dir: dir.to_path_buf(), segments: stretch, base_end: base.end, own_size, hole };
+            let definitions = History::read(dir, first.name.timeline).or_else(unreadable)?;
+            let definitions = definitions.filter(|definitions| definitions.covers(base.end));
+            let found =
+                Self { dir: dir.to_path_buf(), segments: stretch, base_end: base.end, own_size, hole, definitions };
             if found.continues(base)? {
                 return Ok(found);
             }

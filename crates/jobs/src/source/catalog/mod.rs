@@ -38,9 +38,11 @@ use self::datadir::Says;
 pub use self::datadir::{Catalog, CatalogFinding, Held};
 use self::ddl_log::FilesInDdl;
 use self::entry::{Dictionary, Entry, Holds};
+use self::frm::{Half, halves};
 use self::log::FileEvents;
 pub(crate) use self::ring::changes_page;
 use super::datadir::{Candidate, Inventory};
+use super::files;
 use super::keys::{NO_KEY, SpaceKey};
 use super::name::NameHint;
 use super::redo_log::{RedoLogs, unbegun_truncation_logs};
@@ -193,6 +195,78 @@ impl Says {
             }
         }
     }
+}
+
+/// The tablespaces of tables in the dictionary of the datadir `root`, by id, with their names. Not those that are discarded.
+///
+/// # Errors
+/// Why the dictionary cannot be read, as a clause.
+pub(crate) fn tablespaces_of(root: &Path, keys: &KeyStore) -> Result<BTreeMap<u32, String>, String> {
+    let names = BTreeSet::from([root.join("mysql.ibd")]);
+    match Says::read(root, &names, keys, None) {
+        Says::All(dictionary) => {
+            let is_used = |entry: &Entry| matches!(entry.holds, Holds::Table | Holds::Several) && !entry.is_discarded;
+            Ok(dictionary.entries.into_iter().filter(is_used).map(|entry| (entry.space, entry.name)).collect())
+        }
+        Says::Unread(_, why) => Err(why),
+        Says::Folder | Says::Lost(..) => Err("it is missing".to_owned()),
+    }
+}
+
+/// A table of which InnoDB's dictionary and the `.frm` file, or the `.par` file, disagree.
+#[derive(Debug)]
+pub(crate) struct FrmProblem {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it, as a clause.
+    pub why: String,
+    /// The dictionary has no such table.
+    pub is_extra: bool,
+}
+
+/// Whether a transaction is open in the datadir `root` that changed MariaDB's dictionary: the server rolls it back when it starts.
+///
+/// # Errors
+/// Why that cannot be read, as a clause.
+pub(crate) fn has_open_definitions(root: &Path, keys: &KeyStore) -> Result<bool, String> {
+    let writers = old::writers(&open_dictionary(&system::files_of(root), keys, None)?)?;
+    let open = transactions::numbers_in(root, keys).unwrap_or_else(|| Ok(BTreeSet::new()))?;
+    Ok(!writers.is_disjoint(&open))
+}
+
+/// Compares the `.frm` and `.par` files in the datadir `root` with the dictionary.
+///
+/// # Errors
+/// Why the dictionary cannot be read, as a clause.
+pub(crate) fn frm_problems(root: &Path, keys: &KeyStore) -> Result<Vec<FrmProblem>, String> {
+    let listed = |dir: &Path| {
+        files::read_dir(dir).map_err(|error| format!("{}: {}", dir.display(), super::datadir::plain(&error)))
+    };
+    let mut names = BTreeSet::new();
+    for entry in listed(root)? {
+        let path = entry.path();
+        if files::metadata(&path).is_ok_and(|metadata| metadata.is_dir()) {
+            names.extend(listed(&path)?.into_iter().map(|entry| entry.path()));
+        } else {
+            names.insert(path);
+        }
+    }
+    let dictionary = match Says::read(root, &names, keys, None) {
+        Says::All(dictionary) => dictionary,
+        Says::Unread(path, why) => return Err(format!("{}: {why}", path.display())),
+        Says::Folder | Says::Lost(..) => return Err(format!("{}: it holds none", root.display())),
+    };
+    let problem = |half: Half| match half {
+        Half::LacksFrm(path, _) | Half::LacksPar(path, _) => {
+            Some(FrmProblem { path, why: "it is missing".to_owned(), is_extra: false })
+        }
+        Half::LacksTable(path, _) => {
+            Some(FrmProblem { path, why: "the dictionary has no such table".to_owned(), is_extra: true })
+        }
+        Half::OtherFrm(path, _, why) | Half::OtherPar(path, _, why) => Some(FrmProblem { path, why, is_extra: false }),
+        Half::Unfinished(..) => None,
+    };
+    Ok(halves(root, &names, &dictionary).into_iter().filter_map(problem).collect())
 }
 
 fn unbegun_truncation(note: PathBuf) -> CatalogFinding {

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
+use format::PageNo;
 use format::bytes::be;
 use format::page::rollback::{RSEGS_MAX, TRX_SYS_PAGE_NO, TRX_SYS_RSEGS};
 use format::record::redundant;
@@ -19,6 +20,8 @@ use crate::source::files;
 use crate::tree::{Opener, Tablespace};
 
 const NONE: u32 = u32::MAX;
+/// The root of SYS_COLUMNS, which is the same in every server.
+const SYS_COLUMNS_ROOT: PageNo = PageNo(10);
 /// Type bit of an index that the server found corrupt.
 const INDEX_CORRUPT: u32 = 16;
 /// Type bit of an index without a tree.
@@ -87,6 +90,26 @@ pub(super) fn read(system: &Tablespace, root: &Path) -> Result<Dictionary, Strin
     entries.push(in_system);
     entries.extend(general.into_values());
     Ok(Dictionary { entries, ..Dictionary::default() })
+}
+
+/// The transactions that last wrote or deleted rows about tables, indexes and columns.
+pub(super) fn writers(system: &Tablespace) -> Result<BTreeSet<u64>, String> {
+    let mut opener = Opener::new();
+    let header = system.sound(DICT_HDR_PAGE_NO.0, &mut opener)?;
+    let roots = DictionaryRoots::read(&header).ok_or("its page 7 names no dictionary")?;
+    let locate = |record: &format::record::Record<'_>, fields: &mut format::record::RecordFields| {
+        redundant::locate_stored(record, fields)
+    };
+    let mut writers = BTreeSet::new();
+    // The number of the field behind the key.
+    for (root, field) in [(roots.tables, 1), (roots.indexes, 2), (SYS_COLUMNS_ROOT, 2)] {
+        each_row(system, root, &mut opener, &locate, Which::WithDeleted, &mut |record, fields| {
+            let number = fields.bytes(record.page(), field).ok_or("a record of the dictionary lacks a field")?;
+            writers.insert(number.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)));
+            Ok(())
+        })?;
+    }
+    Ok(writers)
 }
 
 /// The files of MySQL 5.7's general tablespaces, by space id. They live in the datadir itself, unlike tables.
