@@ -219,6 +219,7 @@ fn options(to: &Path) -> ArchiveOptions {
         poll: Duration::from_millis(1),
         segment_size: 32 << 10,
         settle: Duration::ZERO,
+        definitions: false,
     }
 }
 

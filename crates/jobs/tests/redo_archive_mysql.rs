@@ -27,6 +27,7 @@ fn options(server: &FakeMySql, until: ArchiveUntil) -> ArchiveOptions {
         poll: Duration::from_millis(1),
         segment_size: 32 << 10,
         settle: Duration::from_millis(20),
+        definitions: false,
     }
 }
 

@@ -147,6 +147,7 @@ impl FakeServer {
             poll: Duration::from_millis(1),
             segment_size: 64 << 10,
             settle: Duration::from_millis(20),
+            definitions: false,
         }
     }
 
