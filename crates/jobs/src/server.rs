@@ -320,6 +320,14 @@ pub trait BackupServer: LogServer {
     /// [`ServerError`].
     fn flush_logs(&mut self) -> Result<(), ServerError>;
 
+    /// Fails if the account lacks a privilege that a backup needs later. Changes nothing.
+    ///
+    /// # Errors
+    /// The server refuses, or does not answer.
+    fn test_privileges(&mut self) -> Result<(), ServerError> {
+        self.flush_logs()
+    }
+
     /// The positions of the redo log and the binary log at one moment.
     ///
     /// # Errors

@@ -84,7 +84,7 @@ fn assert_same_output(paths: &Path, words: &[&str], keys: &[String]) -> String {
 #[test]
 fn text_and_json_are_the_same_for_any_number_of_threads() {
     let dir = mixed();
-    for words in [&["check", "--extended"][..], &["check", "--extended", "--json"], &["count"]] {
+    for words in [&["check", "--extended", "--all"][..], &["check", "--extended", "--json"], &["count", "--all"]] {
         let text = assert_same_output(dir.path(), words, &[]);
         assert!(text.lines().count() > 40 && text.ends_with("exit 1"), "{text}");
         assert!(text.contains("scattered/torn.ibd"), "{text}");

@@ -136,7 +136,7 @@ pub fn backup(
     }
     // Asked here as well, so that a missing privilege shows before anything is copied: on MariaDB the second takes RELOAD, as the stages do.
     let moment = server.moment().map_err(|error| with_grants(error, facts.kind()))?;
-    server.flush_logs().map_err(|error| with_grants(error, facts.kind()))?;
+    server.test_privileges().map_err(|error| with_grants(error, facts.kind()))?;
     since.as_ref().map_or(Ok(()), |since| since.check(&facts, datadir, moment.lsn))?;
     let instance = server.instance()?;
     let mut manifest = Manifest::begun(now());
