@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Barrier, Condvar, Mutex};
 use std::thread::ThreadId;
 use std::time::Duration;
 
@@ -91,8 +91,11 @@ fn sweep_as(
     let crew = Crew::new(workers, 1);
     let counters = Counters::new(workers);
     let options = ReadOptions { block_size: 256 << 10, depth: 32, ..ReadOptions::default() };
+    // A helper that starts before the leader has its lead finds nobody to help, and leaves.
+    let begun = Barrier::new(workers);
     let reports = run_workers(workers, |worker| {
         let lead = crew.lead();
+        begun.wait();
         let plan = GatherPlan::new(options.block_size);
         let mut gather =
             Gather::new(&one.set, &plan, &options, ReadAhead::LOGICAL, counters.worker(worker)).expect("an engine");
