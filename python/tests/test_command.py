@@ -74,13 +74,13 @@ CASES = [
     (["innochecksum", "sound.ibd"], 0, b""),
     (["innochecksum", "damaged.ibd"], 1, b"checksum mismatch"),
     (["innochecksum", "--help"], 0, b"innochecksum"),
-    (["--help"], 0, b"Usage: innokit <COMMAND>"),
+    (["--help"], 0, b"Usage: innokit [OPTIONS] <COMMAND>"),
     (["help", "table", "count"], 0, b"Usage: innokit table count"),
     (["--version"], 0, b"innokit 0."),
     (["man", "check"], 0, b".TH innokit-check"),
     (["completions", "bash"], 0, b"complete -F"),
     (["demo"], 0, b"page 5"),
-    ([], 2, b"Usage: innokit <COMMAND>"),
+    ([], 2, b"Usage: innokit [OPTIONS] <COMMAND>"),
     (["check"], 2, b"Usage: innokit check"),
     (["check", "--no-such-option", "sound.ibd"], 2, b"--no-such-option"),
     (["check", "--json", "--no-such-option"], 2, b'"result": "error"'),
@@ -134,7 +134,7 @@ def test_it_goes_by_the_name_of_the_original(folder):
             expected, found = (captured([folder / place / name], arguments) for place in ("a", "b"))
             assert tuple(part.replace(b"/b/", b"/a/") for part in found[1:]) == expected[1:]
             assert found[0] == expected[0]
-    assert b"Usage: other <COMMAND>" in captured([folder / "b/other"], ["--help"])[1]
+    assert b"Usage: other [OPTIONS] <COMMAND>" in captured([folder / "b/other"], ["--help"])[1]
 
 
 @needs_program
