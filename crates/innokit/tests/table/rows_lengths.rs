@@ -2,8 +2,8 @@
 //! primary key, added instantly. Our rows are what the server shows, our checksums are the server's, and every rule of `table check` holds.
 #![allow(clippy::expect_used, reason = "helpers of tests fail the test")]
 
-use crate::random_tables::compare;
-use crate::rows_lab::{Server, table};
+use super::rows_random::all_is_as_shown;
+use crate::rows_lab::Server;
 
 /// Types with their smallest and largest value.
 const TYPES: &[(&str, &str, &str)] = &[
@@ -95,25 +95,8 @@ fn statements() -> String {
 fn every_length_is_what_the_server_shows(kind: &'static str) {
     let server = Server::empty(kind);
     server.attempt(&statements());
-    let tables = compare::tables(&server.sql(compare::COLUMNS));
-    let shown = |name: &str| server.dir.path().join(format!("shown.{name}"));
-    server.sql(&tables.iter().map(|table| table.outfile_statement(&shown(&table.name))).collect::<String>());
-    let names: Vec<String> = tables.iter().map(|table| table.name.clone()).collect();
-    let sums = server.checksums("rnd", &names);
-    server.stop();
-    let (files, sums) = (server.datadir().join("rnd"), server.dir.file("sums", sums.as_bytes()));
-    let out = server.dir.path().join("exported");
-    let to = out.to_str().expect("UTF-8").to_owned() + "/";
-    let run = table(&["export", "--format", "tsv", "-o", &to], &[&files]);
-    assert_eq!(run.status, 0, "{kind}: {}", run.errors);
-    let compared =
-        tables.iter().map(|table| table.compare(&shown(&table.name), &out.join(format!("rnd.{}.tsv", table.name))));
-    let values: usize = compared.sum();
-    assert!(tables.len() > TYPES.len() * 5 && values > 10_000, "{kind}: {values} values of {} tables", tables.len());
-    let run = table(&["checksum", "--compare", sums.to_str().expect("UTF-8")], &[&files]);
-    assert_eq!(run.status, 0, "{kind}: {}{}", run.text, run.errors);
-    let run = table(&["check", "--extended"], &[&files]);
-    assert_eq!(run.status, 0, "{kind}: {}{}", run.text, run.errors);
+    let (tables, values) = all_is_as_shown(&server, kind);
+    assert!(tables > TYPES.len() * 5 && values > 10_000, "{kind}: {values} values of {tables} tables");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Random tables of each server: our exported rows and checksums equal what the server shows.
 
+use crate::random_tables::compare;
 use crate::rows_lab::{Server, table};
 
 /// Tables with random values and random ALTERs, for the seeds in `INNOKIT_RANDOM_TABLES`, by default two.
@@ -10,11 +11,18 @@ fn random_tables_are_what_the_server_shows(kind: &'static str) {
         server.attempt(&crate::random_tables::every_type(kind, seed));
         server.attempt(&crate::random_tables::altered(kind, seed));
     }
-    let tables = crate::random_tables::compare::tables(&server.sql(crate::random_tables::compare::COLUMNS));
+    let what = format!("{kind}, seeds {seeds:?}");
+    let (tables, values) = all_is_as_shown(&server, &what);
+    let rounds = usize::try_from(seeds.end - seeds.start).expect("few");
+    assert!(values > 8000 * rounds, "{kind}: {values} values of {tables} tables");
+}
+
+/// Stops the server, and asserts for all tables in `rnd` that exported rows and checksums are what it showed, and that every rule holds.
+/// Returns how many tables and values were compared. `what` goes into messages.
+pub fn all_is_as_shown(server: &Server, what: &str) -> (usize, usize) {
+    let tables = compare::tables(&server.sql(compare::COLUMNS));
     let shown = |name: &str| server.dir.path().join(format!("shown.{name}"));
-    for table in &tables {
-        server.sql(&table.outfile_statement(&shown(&table.name)));
-    }
+    server.sql(&tables.iter().map(|table| table.outfile_statement(&shown(&table.name))).collect::<String>());
     let names: Vec<String> = tables.iter().map(|table| table.name.clone()).collect();
     let sums = server.checksums("rnd", &names);
     server.stop();
@@ -22,17 +30,15 @@ fn random_tables_are_what_the_server_shows(kind: &'static str) {
     let out = server.dir.path().join("exported");
     let to = out.to_str().expect("UTF-8").to_owned() + "/";
     let run = table(&["export", "--format", "tsv", "-o", &to], &[&files]);
-    assert_eq!(run.status, 0, "{kind}, seeds {seeds:?}: {}", run.errors);
-    let values: usize = tables
-        .iter()
-        .map(|table| table.compare(&shown(&table.name), &out.join(format!("rnd.{}.tsv", table.name))))
-        .sum();
-    let rounds = usize::try_from(seeds.end - seeds.start).expect("few");
-    assert!(values > 8000 * rounds, "{kind}: {values} values of {} tables", tables.len());
+    assert_eq!(run.status, 0, "{what}: {}", run.errors);
+    let compared =
+        tables.iter().map(|table| table.compare(&shown(&table.name), &out.join(format!("rnd.{}.tsv", table.name))));
+    let values = compared.sum();
     let run = table(&["checksum", "--compare", sums.to_str().expect("UTF-8")], &[&files]);
-    assert_eq!(run.status, 0, "{kind}, seeds {seeds:?}: {}{}", run.text, run.errors);
+    assert_eq!(run.status, 0, "{what}: {}{}", run.text, run.errors);
     let run = table(&["check", "--extended"], &[&files]);
-    assert_eq!(run.status, 0, "{kind}, seeds {seeds:?}: {}{}", run.text, run.errors);
+    assert_eq!(run.status, 0, "{what}: {}{}", run.text, run.errors);
+    (tables.len(), values)
 }
 
 #[test]
