@@ -30,7 +30,8 @@ die() { printf 'server.sh: %s\n' "$*" >&2; exit 2; }
 usage() { sed -n '2,/^set -/{s/^# \{0,1\}//;/^set -/!p}' "$0" >&2; exit 2; }
 
 [ $# -ge 2 ] || usage
-readonly kind="$1" action="$2"
+readonly kind="$1"
+action="$2"
 shift 2
 case "$kind" in mysql | mysql80 | mariadb | mariadb105 | mariadb114 | mariadb118) ;; *) usage ;; esac
 is_mysql() { [[ $kind == mysql* ]]; }
@@ -201,6 +202,7 @@ make_datadir() {
         return
     fi
     $make
+    action="init, without a datadir to copy"
     [ -n "$kept" ] || return 0
     # Others may be doing the same. The first to be done is in time for the next.
     mkdir -p "$tree/.datadirs"
@@ -233,10 +235,11 @@ do_start() {
     [ -z "$(running_pid)" ] || return 0
     local name=mysqld pid tenths=$((wait_start_s * 10))
     is_mysql || name=mariadbd
-    server_options "$@"
+    # The options given now win: `--skip-networking=OFF --bind-address=127.0.0.1 --port=N` has it listen on a port too.
+    server_options --skip-networking "$@"
     rm -f "$socket" "$socket.lock"
     # Its own session, so that the server survives the caller's terminal or job.
-    setsid "${served[@]}" "$(program "$name")" "${options[@]}" --skip-networking --socket="$socket" \
+    setsid "${served[@]}" "$(program "$name")" "${options[@]}" --socket="$socket" \
         --pid-file="$control/server.pid" >"$control/log" 2>&1 </dev/null 9>&- &
     pid=$!
     printf '%s\n' "$pid" >"$control/pid"
