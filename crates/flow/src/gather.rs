@@ -177,7 +177,7 @@ impl<'f> Gather<'f> {
         ahead: ReadAhead,
         counters: &'f WorkerCounters,
     ) -> Result<Self, ReaderError> {
-        Self::with_engines(files, plan, options, ahead, counters, options.engine.candidates())
+        Self::with_engines(files, plan, options, ahead, counters, files.engines_for(options.engine))
     }
 
     /// A gatherer that tries the given engines in turn, whatever the options say, once it needs one.

@@ -1,10 +1,13 @@
 //! The engines on this system, in the order in which they are tried.
 
+use std::path::Path;
+
 use super::OpenQueue;
 use super::threads::Threads;
 #[cfg(target_os = "linux")]
 use super::uring::Uring;
 use crate::Engine;
+use crate::files::is_fuse;
 
 #[cfg(target_os = "linux")]
 const AUTO: &[&dyn OpenQueue] = &[&Uring, &Threads];
@@ -27,10 +30,17 @@ impl Engine {
         }
     }
 
-    /// The first candidate that works here; [`Threads`] if none does.
+    /// What `Auto` means for files on FUSE. With `direct_io`, FUSE completes requests of io_uring with their full length and other bytes once
+    /// one failed or was cut short (seen in Linux 6.18). `pread` gets the error.
+    pub(crate) fn of_fuse() -> Self {
+        Self::Threads
+    }
+
+    /// The first candidate that works here, for files in this folder; [`Threads`] if none does.
     #[must_use]
-    pub fn first_working(self) -> &'static dyn OpenQueue {
+    pub fn first_working(self, folder: &Path) -> &'static dyn OpenQueue {
+        let engine = if self == Self::Auto && is_fuse(folder) { Self::of_fuse() } else { self };
         let works = |engine: &&&dyn OpenQueue| engine.open(1, &[]).is_ok();
-        self.candidates().iter().find(works).copied().unwrap_or(&Threads)
+        engine.candidates().iter().find(works).copied().unwrap_or(&Threads)
     }
 }

@@ -117,11 +117,8 @@ impl<'f> Reader<'f> {
         options: &ReadOptions,
         counters: &'f WorkerCounters,
     ) -> Result<Self, ReaderError> {
-        // With `direct_io`, FUSE completes requests of io_uring with their full length and other bytes once one failed or was cut short
-        // (seen in Linux 6.18). `pread` gets the error.
-        let fuse = options.engine == Engine::Auto && files.engine().is_none() && files.is_on_fuse();
-        let engine = if fuse { Engine::Threads } else { options.engine };
-        let mut reader = Self::with_engines(files, cursor, options, counters, engine.candidates())?;
+        let engines = files.engines_for(options.engine);
+        let mut reader = Self::with_engines(files, cursor, options, counters, engines)?;
         if options.engine == Engine::Uring && files.engine().is_none() {
             reader.window.open_lane().map_err(|error| ReaderError::Engine { engine: "io_uring", error })?;
         }

@@ -6,6 +6,8 @@ use std::iter::Peekable;
 use std::ops::Range;
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
 use super::change::Stretch;
 use super::changes::Changes;
 use super::crew::{Crew, Done, Job};
@@ -14,7 +16,7 @@ use super::options::RewriteTarget;
 use super::rewriter::{RESERVE, Rewriter};
 use super::shadow::{self, BatchPlace, Block};
 use crate::queue::{Completion, Operation, Request};
-use crate::{Buffer, DIRECT_ALIGN, FileId};
+use crate::{Buffer, DIRECT_ALIGN, FileHandle, FileId};
 
 /// The token of the sync that makes a batch of the shadow durable.
 const BATCH_SYNCED: u64 = u64::MAX;
@@ -225,10 +227,16 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
         mut buffer: Buffer,
     ) -> Result<(), E> {
         let target = self.target(stretch.file)?;
-        let filled = filled + count;
+        let mut filled = filled + count;
         let is_odd = target.handle.is_direct() && !filled.is_multiple_of(DIRECT_ALIGN);
         if count > 0 && filled < stretch.len && !is_odd {
             return self.read(slot, stretch, filled, buffer);
+        }
+        if is_odd {
+            // The file's end, or a file system of a program (FUSE) ends its replies anywhere: the next direct read could not begin there.
+            let rest = buffer.range_mut(filled..stretch.len);
+            let read = read_buffered(&target.handle, stretch.offset + u64::from(filled), rest);
+            filled += read.map_err(|error| io_error(Some(&target), "reading", error))?;
         }
         self.reads_in_flight -= 1;
         // Past the end of the file.
@@ -543,6 +551,21 @@ impl<'r, 'c, I: Iterator<Item = Stretch>, E: Send + 'c> Pipeline<'r, 'c, I, E> {
 fn io_error<E>(target: Option<&RewriteTarget>, action: &'static str, source: io::Error) -> RunError<E> {
     let name = target.map(|target| String::from_utf8_lossy(&target.name).into_owned()).unwrap_or_default();
     RewriteError::Io { name, action, source: Arc::new(source) }.into()
+}
+
+/// Fills `bytes` through the page cache, as far as the file goes. Returns how many bytes that are.
+fn read_buffered(handle: &FileHandle, offset: u64, bytes: &mut [u8]) -> io::Result<u32> {
+    let handle = handle.opened()?;
+    let mut filled = 0;
+    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match rustix::io::pread(handle.file().buffered()?, rest, offset + filled as u64) {
+            Ok(0) => break,
+            Ok(got) => filled += got,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(u32::try_from(filled).unwrap_or(u32::MAX))
 }
 
 /// The bytes written, rounded down to where a direct write can continue.

@@ -26,10 +26,16 @@ impl Mount {
     /// `None` if this process may not mount.
     fn with(options: &[String]) -> Option<Self> {
         let dir = Dir::new();
-        let (below, sample) = (dir.path().join("m"), dir.file("t.ibd", &fixture(SAMPLE)));
+        dir.file("t.ibd", &fixture(SAMPLE));
+        Self::of(dir, "t.ibd", options)
+    }
+
+    /// Of a file in the folder.
+    fn of(dir: Dir, name: &str, options: &[String]) -> Option<Self> {
+        let below = dir.path().join("m");
         fs::create_dir(&below).expect("made");
         let mut command = Command::new(repository().join("scripts/fuse.py"));
-        command.arg(below).arg(sample).args(options).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg(below).arg(dir.path().join(name)).args(options).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut program = command.spawn().expect("python3 runs");
         let (input, mut said) = (program.stdin.take(), String::new());
         BufReader::new(program.stdout.take().expect("piped")).read_line(&mut said).expect("it says something");
@@ -57,6 +63,44 @@ impl Drop for Mount {
     fn drop(&mut self) {
         drop(self.input.take());
         self.program.wait().expect("it ends");
+    }
+}
+
+/// A disk with a bad sector: an ext4 file system on a loop device, over a file of which 16 KiB fail. The device goes with the mount
+/// namespace. `None` if this process may not have one.
+#[test]
+fn a_page_that_a_block_device_cannot_read_is_the_only_one_named() {
+    let (dir, bytes) = (Dir::new(), fixture(SAMPLE));
+    dir.file("files/t.ibd", &bytes);
+    let image = dir.file("image", b"");
+    fs::File::options().write(true).open(&image).and_then(|file| file.set_len(16 << 20)).expect("a length");
+    let mut mkfs = Command::new("/sbin/mkfs.ext4");
+    mkfs.args(["-q", "-F", "-b", "4096", "-d"]).arg(dir.path().join("files")).arg(&image);
+    if !mkfs.status().is_ok_and(|status| status.success()) {
+        println!("skipped: no mkfs.ext4");
+        return;
+    }
+    let page = &bytes[BAD * PAGE..(BAD + 1) * PAGE];
+    let made = fs::read(&image).expect("read");
+    let at = (0..made.len()).step_by(4096).find(|at| made[*at..].starts_with(page)).expect("the page in one piece");
+    let Some(mount) = Mount::of(dir, "image", &["--eio".to_owned(), at.to_string()]) else { return };
+    fs::create_dir(mount.dir.path().join("disk")).expect("made");
+    for (engine, io) in ways() {
+        let line = "mount -o ro,noload,loop m/image disk || exit 77; exec \"$0\" check --json --engine \"$1\" --io \"$2\" disk/t.ibd";
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "bash", "-c", line, env!("CARGO_BIN_EXE_innokit"), engine, io]);
+        let Ok(output) = command.current_dir(mount.dir.path()).output() else { return };
+        let run = Run::of(&output);
+        if run.status == 77 || run.errors.contains("unshare failed") {
+            println!("skipped: no loop device: {}", run.errors);
+            return;
+        }
+        assert_eq!(run.status, 2, "{engine} {io}: {}{}", run.text, run.errors);
+        let report = run.json();
+        let findings = report["findings"].as_array().expect("findings");
+        assert_eq!(findings.len(), 1, "{engine} {io}: {}", run.text);
+        assert_eq!(findings[0]["page"].as_u64(), Some(BAD as u64), "{engine} {io}: {}", run.text);
+        assert!(run.text.contains("unreadable_page") && run.text.contains("Input/output error"), "{}", run.text);
     }
 }
 
@@ -92,6 +136,19 @@ fn short_replies_of_fuse_are_continued_wherever_they_end() {
         for (engine, io) in ways() {
             let run = mount.check(engine, io);
             assert_eq!(run.status, 0, "{end}, {engine} {io}: {}{}", run.text, run.errors);
+        }
+    }
+}
+
+/// Every reply is short, wherever a command reads.
+#[test]
+fn commands_that_get_only_short_replies_find_no_damage() {
+    for most in ["4096", "5000"] {
+        let Some(mount) = Mount::with(&["--most".to_owned(), most.to_owned()]) else { return };
+        for words in ["check", "table check", "table check --extended", "table count", "info", "innochecksum"] {
+            let output = innokit().args(words.split(' ')).arg(mount.file()).output();
+            let run = Run::of(&output.expect("innokit runs"));
+            assert_eq!(run.status, 0, "{most}, {words}: {}{}", run.text, run.errors);
         }
     }
 }

@@ -15,6 +15,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use flow::durable::sync_directory_of;
+use flow::queue::OpenQueue;
 use flow::rewrite::{
     Change, Changes, Replayed, RewriteOptions, RewriteTarget, Rewriter, RunError, Safety, Stretch, replay_if,
 };
@@ -96,6 +97,11 @@ impl PageWriter {
     }
 }
 
+/// The engine for a file.
+fn engine(path: &Path) -> &'static dyn OpenQueue {
+    Engine::Auto.first_working(path.parent().unwrap_or(Path::new("")))
+}
+
 fn open_rewriter(path: &Path, tablespace: &FileHandle) -> Result<Rewriter> {
     let journal = open_journal(&journal_of(path), true)?;
     let options = RewriteOptions {
@@ -108,7 +114,7 @@ fn open_rewriter(path: &Path, tablespace: &FileHandle) -> Result<Rewriter> {
         tag: TAG,
         ..RewriteOptions::default()
     };
-    let rewriter = Rewriter::open(Engine::Auto.first_working(), Safety::Shadow(journal), options);
+    let rewriter = Rewriter::open(engine(path), Safety::Shadow(journal), options);
     let mut rewriter = rewriter.map_err(|error| FileError::Write { path: path.to_owned(), error })?;
     rewriter.add_file(target_of(path, tablespace));
     Ok(rewriter)
@@ -183,7 +189,7 @@ pub(super) fn finish_interrupted(path: &Path, tablespace: &FileHandle) -> Result
         stored.len() == page.len() && stored != page && stored.get(IDENTITY) == page.get(IDENTITY)
     };
     let target = |_: &[u8]| Some(target_of(path, tablespace));
-    let replayed = replay_if(Engine::Auto.first_working(), &shadow, TAG, target, is_wanted);
+    let replayed = replay_if(engine(path), &shadow, TAG, target, is_wanted);
     let pages = match replayed.map_err(|error| FileError::Write { path: path.to_owned(), error })? {
         Replayed::Pieces(pages) => pages,
         Replayed::Nothing => 0,

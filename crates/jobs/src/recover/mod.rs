@@ -299,7 +299,8 @@ fn dry_run(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<
     }
     Ending::of(&log, &plan, keys)?;
     let (files, done) = Files::as_they_are(datadir, &plan)?;
-    let mut work = Work::new(&plan, &files, engine(), Safety::NothingIsWritten, budget.rewrite(&plan, &tuning, 0))?;
+    let mut work =
+        Work::new(&plan, &files, engine(datadir), Safety::NothingIsWritten, budget.rewrite(&plan, &tuning, 0))?;
     work.restore()?;
     work.run(&log, budget.redo(&plan), None)?;
     let pages_to_load = if options.warm { warm::pages(&plan).count() as u64 } else { 0 };

@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
+use flow::queue::OpenQueue;
 use flow::rewrite::{Prefetch, Prefetched};
 use flow::{DIRECT_ALIGN, Descriptors, FileHandle, FileId, for_this_job};
 use format::{PageSize, SpaceFormat, SpaceId};
@@ -72,7 +73,7 @@ impl Prefetcher {
         let work = move || {
             let mut spaces = Spaces::of(&datadir);
             // Without what this thread reads, the pass over the pages reads everything itself, and reports what fails.
-            let _broken = read(&mut spaces, memory, part_max, &groups, &stopped);
+            let _broken = read(&mut spaces, engine(&datadir), (memory, part_max), &groups, &stopped);
             spaces.read.into_iter().map(|(_, _, file)| file).collect()
         };
         // The same if no thread starts.
@@ -113,12 +114,12 @@ impl Drop for Prefetcher {
 /// The thread's work, until it is stopped or the memory is full.
 fn read(
     spaces: &mut Spaces,
-    memory: usize,
-    part_max: u32,
+    engine: &dyn OpenQueue,
+    (memory, part_max): (usize, u32),
     groups: &Receiver<Vec<GroupId>>,
     stop: &AtomicBool,
 ) -> io::Result<()> {
-    let mut prefetch = Prefetch::new(engine(), memory, part_max, in_flight_max(DEPTH))?;
+    let mut prefetch = Prefetch::new(engine, memory, part_max, in_flight_max(DEPTH))?;
     let goes_on = || !stop::is_told(stop);
     let outcome = groups.iter().take_while(|_| goes_on()).try_for_each(|groups| {
         let has_room = groups.into_iter().take_while(|_| goes_on()).try_fold(true, |has_room, group| {

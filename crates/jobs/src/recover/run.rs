@@ -65,7 +65,7 @@ impl Run<'_> {
             (Safety::Shadow(target), tag)
         };
         let rewrite = budget.rewrite(&plan, &options.tuning.within(options.memory), tag);
-        let mut work = Work::new(&plan, &files, engine(), safety, rewrite)?;
+        let mut work = Work::new(&plan, &files, engine(datadir), safety, rewrite)?;
         if let Writing::InPlace(prefetched) = writing {
             work.hold(prefetched);
         }

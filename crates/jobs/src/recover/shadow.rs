@@ -54,7 +54,7 @@ pub(super) fn finish_interrupted(from: &Path, reach: Reach<'_>, tag: u64, outsid
     let tag = bound(tag, from, &made)?;
     let of_copy = door::change(to, SHADOW_NAME).map_err(failed(&path, "opening the shadow file"))?;
     let (mut number, mut fault, files) = (0, None, descriptors());
-    let replayed = replay(engine(), &target(of_copy), tag, |name| {
+    let replayed = replay(engine(to), &target(of_copy), tag, |name| {
         number += 1;
         resolve((reach, &files), outside, name, number).unwrap_or_else(|error| {
             fault.get_or_insert(error);

@@ -30,7 +30,7 @@ pub(crate) fn recover_some(set: &Path, to: &Path, spaces: &BTreeSet<SpaceId>, op
     }
     let files = Files::as_they_should_be(Reach::of(to, false), &plan, true, &mut Done::default())?;
     let rewrite = budget.rewrite(&plan, &options.tuning.within(options.memory), 0);
-    let mut work = Work::new(&plan, &files, engine(), Safety::NewFiles, rewrite)?;
+    let mut work = Work::new(&plan, &files, engine(to), Safety::NewFiles, rewrite)?;
     work.restore()?;
     work.run(&log, budget.redo(&plan), Some(options.round))?;
     work.finish().map(drop)

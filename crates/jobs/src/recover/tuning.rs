@@ -1,5 +1,7 @@
 //! Settings for reading and writing the device.
 
+use std::path::Path;
+
 use flow::Engine;
 use flow::queue::OpenQueue;
 
@@ -51,7 +53,7 @@ impl Tuning {
     }
 }
 
-/// The best I/O engine that works on this machine.
-pub(super) fn engine() -> &'static dyn OpenQueue {
-    Engine::Auto.first_working()
+/// The best I/O engine that works on this machine, for the files of this datadir.
+pub(super) fn engine(datadir: &Path) -> &'static dyn OpenQueue {
+    Engine::Auto.first_working(datadir)
 }

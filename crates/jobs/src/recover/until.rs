@@ -131,5 +131,5 @@ where
     ids.sort_unstable();
     let (files, _) = Files::as_they_are(datadir, plan)?;
     let options = RewriteOptions { memory: LOOK_MEMORY, workers: 0, ..RewriteOptions::default() };
-    Work::new(plan, &files, engine(), Safety::NothingIsWritten, options)?.look_at(&ids, judge)
+    Work::new(plan, &files, engine(datadir), Safety::NothingIsWritten, options)?.look_at(&ids, judge)
 }
