@@ -11,6 +11,7 @@ use super::listing::{databases, names};
 use super::stamp::Stamp;
 use crate::door;
 use crate::server::TableName;
+use crate::source::copy_all;
 use crate::source::name::decoded;
 
 /// Extensions of a database's files: definitions, triggers and options; MyISAM, Aria, CSV, ARCHIVE and MERGE; MySQL's definitions of these.
@@ -158,7 +159,7 @@ fn copy(datadir: &Path, set: &Path, name: &Path) -> Result<bool> {
 fn copy_from(mut source: File, set: &Path, name: &Path) -> io::Result<Option<Stamp>> {
     let metadata = source.metadata()?;
     let mut target = door::replace(set, name)?;
-    io::copy(&mut source, &mut target)?;
+    copy_all(&mut source, &mut target)?;
     target.set_permissions(metadata.permissions())?;
     Ok(Stamp::of(&metadata))
 }

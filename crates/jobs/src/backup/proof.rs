@@ -2,7 +2,6 @@
 //! new indexes without redo. So these tables are recovered in copies, and each index is compared with the rows.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use format::SpaceId;
@@ -14,6 +13,7 @@ use crate::door;
 use crate::manifest::BackupTablespace;
 use crate::recover::recover_some;
 use crate::report::document::Severity;
+use crate::source::copy_all;
 use crate::source::keys::KeyFiles;
 use crate::source::name::NameHint;
 use crate::table::{TableFile, TableOptions, TreeKind, tables};
@@ -60,7 +60,7 @@ fn recovered(
         let to = place.join(&entry.path);
         let copied = door::make_parents(set, Path::new(PLACE).join(&entry.path)).and_then(|()| {
             let mut from = door::read(set, &entry.path)?;
-            io::copy(&mut from, &mut door::create(set, Path::new(PLACE).join(&entry.path))?)
+            copy_all(&mut from, &mut door::create(set, Path::new(PLACE).join(&entry.path))?)
         });
         copied.map_err(failed(&to, "copying a table to look at it"))?;
     }

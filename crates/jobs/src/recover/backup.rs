@@ -28,6 +28,7 @@ use super::unfinished;
 use crate::door;
 use crate::manifest;
 use crate::source::backup::{BackupNotes, emptied_at as emptied};
+use crate::source::copy_all;
 use crate::source::files::AskPath;
 use crate::source::log_name::{COPIED_LOG, LOG, REDO_DIR};
 use crate::source::redo_log::copied_log;
@@ -137,7 +138,7 @@ pub(super) fn replace_log(datadir: &Path, increment: &Path) -> Result<()> {
 fn put_log(from: &Path, datadir: &Path, (name, new): (&str, &str), like: &Metadata) -> Result<()> {
     let copy = || {
         let (mut source, mut target) = (door::open_file(from)?, door::replace(datadir, new)?);
-        io::copy(&mut source, &mut target)?;
+        copy_all(&mut source, &mut target)?;
         door::give(&target, like)?;
         target.sync_all()
     };

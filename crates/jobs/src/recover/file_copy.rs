@@ -15,7 +15,7 @@ use super::error::{Result, failed};
 use crate::door;
 use crate::source::ahead::each_piece;
 use crate::source::crc32c::Crc32c;
-use crate::source::{has_holes, read_into, read_up_to};
+use crate::source::{copy_all, has_holes, read_into, read_up_to};
 
 /// Files up to this size are copied by the system, bytes.
 const AT_ONCE: u64 = 1 << 20;
@@ -127,7 +127,7 @@ fn copy_range(mut source: &File, mut target: &File, range: Range<u64>, sum: &mut
     let Some(sum) = sum else {
         source.seek(io::SeekFrom::Start(range.start))?;
         target.seek(io::SeekFrom::Start(range.start))?;
-        return io::copy(&mut source.take(range.end - range.start), &mut target).map(drop);
+        return copy_all(&mut source.take(range.end - range.start), &mut target).map(drop);
     };
     let (mut buffer, mut at) = (vec![0; PIECE], range.start);
     while at < range.end {

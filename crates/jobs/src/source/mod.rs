@@ -20,7 +20,7 @@ pub(crate) mod sparse;
 pub(crate) mod system;
 
 use std::fs::Metadata;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
@@ -40,6 +40,9 @@ pub(crate) fn has_holes(file: &Metadata) -> bool {
 
 /// Holes are whole blocks of the file system, which are no larger than this as a rule, in bytes.
 const HOLE_ALIGN: usize = 4 << 10;
+
+/// Bytes per read where the kernel does not copy.
+const COPY_PIECE: usize = 64 << 10;
 
 /// The bytes of a page before the hole that it may end with.
 pub(crate) fn used_before_hole(page: &[u8]) -> usize {
@@ -67,6 +70,24 @@ pub(crate) fn read_into(file: &impl FileExt, offset: u64, bytes: &mut [u8]) -> i
         }
     }
     Ok(filled)
+}
+
+/// As [`std::io::copy`], to the end of the source. That has the kernel copy (`sendfile`), which takes a short reply of FUSE with `direct_io`
+/// for the end of the file: so what it calls the end is read once more.
+pub(crate) fn copy_all(source: &mut impl Read, target: &mut impl Write) -> io::Result<u64> {
+    let mut copied = io::copy(source, target)?;
+    let mut bytes = vec![0; COPY_PIECE];
+    loop {
+        match source.read(&mut bytes) {
+            Ok(0) => return Ok(copied),
+            Ok(got) => {
+                target.write_all(bytes.get(..got).unwrap_or_default())?;
+                copied += got as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Whether a file is empty or all zeros: nothing was ever written to it.

@@ -25,7 +25,7 @@ use crate::door;
 use crate::source::backup::{BackupNotes, XTRABACKUP};
 use crate::source::log_name::{LOG, REDO_DIR};
 use crate::source::name::NameHint;
-use crate::source::read_up_to;
+use crate::source::{copy_all, read_up_to};
 
 /// A table's file has at least this many pages.
 const TABLE_PAGES_MIN: u64 = 4;
@@ -187,7 +187,7 @@ fn copy(set: &Path, from: &Path, (datadir, to): (&Path, &Path), like: &Metadata)
     new.push(COPYING);
     let copy = || {
         let (mut source, mut target) = (door::source(set, from)?, door::replace(datadir, &new)?);
-        std::io::copy(&mut source, &mut target)?;
+        copy_all(&mut source, &mut target)?;
         door::give(&target, like)
     };
     copy().map_err(failed(&set.join(from), "copying the file"))?;
