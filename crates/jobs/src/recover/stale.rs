@@ -1,18 +1,17 @@
 //! What a redo archive cannot restore: tables of engines without redo. A recovery to a later moment leaves them as they are in the base copy,
 //! so it is refused if they were written to since, or may have been, unless the caller says that they may be stale.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use format::Lsn;
 
-use super::error::{Result, refused};
+use super::error::{Result, failed, refused};
 use super::log::RedoLog;
 use super::options::RecoverOptions;
 use crate::archive::{Besides, Beyond, BeyondKind, besides};
 use crate::manifest::{self, Manifest};
 use crate::server::BinlogPosition;
-use crate::source::files::AskPath;
+use crate::source::files::{self, AskPath};
 
 /// Databases of the server itself. What is in their files of other engines changes with nearly every statement about accounts or statistics.
 const SYSTEM: [&str; 4] = ["mysql", "sys", "performance_schema", "information_schema"];
@@ -48,7 +47,7 @@ pub(super) fn judge(datadir: &Path, redo: &Path, options: &RecoverOptions) -> Re
     let between = besides(redo, (base, backup.as_ref()), end).or_else(|error| refused(error.to_string()))?;
     if !options.stale_tables {
         refuse_rows(redo, base, &between)?;
-        let unsure = if between.is_complete { Vec::new() } else { of_other_engines(datadir) };
+        let unsure = if between.is_complete { Vec::new() } else { of_other_engines(datadir)? };
         refuse_unsure(redo, &unsure)?;
     }
     Ok(Beside { backup, server_version, is_complete: between.is_complete, missing: between.notes })
@@ -138,15 +137,16 @@ fn listed(tables: &[&str]) -> String {
 }
 
 /// The tables of other engines in the databases of a datadir, as `database/table`.
-fn of_other_engines(datadir: &Path) -> Vec<String> {
+fn of_other_engines(datadir: &Path) -> Result<Vec<String>> {
+    let list = |folder: &Path| files::read_dir(folder).map_err(failed(folder, "reading the directory"));
     let mut found = Vec::new();
-    let folders = fs::read_dir(datadir).into_iter().flatten().flatten().filter(|entry| entry.path().is_folder_there());
+    let folders = list(datadir)?.into_iter().filter(|entry| entry.path().is_folder_there());
     for folder in folders {
         let database = folder.file_name().to_string_lossy().into_owned();
         if SYSTEM.contains(&database.as_str()) || database.starts_with('#') {
             continue;
         }
-        let files = fs::read_dir(folder.path()).into_iter().flatten().flatten().map(|entry| entry.path());
+        let files = list(&folder.path())?.into_iter().map(|entry| entry.path());
         let is_data = |path: &PathBuf| {
             let extension = path.extension().and_then(|extension| extension.to_str());
             extension.is_some_and(|extension| DATA.contains(&extension))
@@ -155,5 +155,5 @@ fn of_other_engines(datadir: &Path) -> Vec<String> {
         found.extend(files.filter(is_data).filter_map(table));
     }
     found.sort();
-    found
+    Ok(found)
 }

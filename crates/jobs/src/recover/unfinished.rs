@@ -4,7 +4,7 @@
 //! newer than the end of its own log. So the marker is removed last.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 
 use super::durable::sync_directory_of;
@@ -83,12 +83,16 @@ pub(crate) fn discard(copy: &Path) {
 
 /// Removes all files of a copy but the marker. Whether that was possible.
 fn is_emptied(copy: &Path) -> bool {
-    let entries = fs::read_dir(copy).into_iter().flatten().flatten();
-    let removed = entries.filter(|entry| entry.file_name() != MARKER).map(|entry| match entry.file_type() {
-        Ok(kind) if kind.is_dir() => fs::remove_dir_all(entry.path()),
-        _ => fs::remove_file(entry.path()),
+    // A listing that ends early is no empty one: what it left out is still beside the marker.
+    let Ok(entries) = fs::read_dir(copy) else { return false };
+    let removed = entries.filter(|entry| !entry.as_ref().is_ok_and(|entry| entry.file_name() == MARKER)).map(|entry| {
+        let entry = entry?;
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => fs::remove_dir_all(entry.path()),
+            _ => fs::remove_file(entry.path()),
+        }
     });
-    removed.fold(true, |all, removed| all & removed.is_ok())
+    removed.fold(true, |all, removed: io::Result<()>| all & removed.is_ok())
 }
 
 #[cfg(test)]
