@@ -45,13 +45,16 @@ pub fn run(args: &BackupArgs) -> Result<u8, Box<dyn Error>> {
 
 fn take(args: &BackupArgs) -> Result<u8, Box<dyn Error>> {
     let started = SystemTime::now();
+    // Keys may come from pipes, in which nothing comes: before signals only set a flag.
     let access = server::access(&args.server);
+    let keys = KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() };
+    keys.hold_pipes()?;
+    // A key that cannot be used would else be noticed after hours.
+    let key = args.sign.as_deref().map(SigningKey::read).transpose()?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
-    // Before the work: a key that cannot be used would be noticed after hours.
-    let key = args.sign.as_deref().map(SigningKey::read).transpose()?;
     // Removed when it is dropped, however the backup ends.
     let spool = spool(args)?;
     let access = access?;
@@ -65,7 +68,7 @@ fn take(args: &BackupArgs) -> Result<u8, Box<dyn Error>> {
         prepare: args.prepare,
         since: args.incremental_since.clone(),
         allow_damage: args.allow_damage,
-        keys: KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() },
+        keys,
         rate: args.rate,
         is_idle: args.idle,
         watcher: BackupWatcher(bar.watch_bytes()),
@@ -168,6 +171,7 @@ fn print_damage(damaged: &[BackupDamage], out: &mut impl Write) -> io::Result<()
 fn verify(args: &BackupVerifyArgs) -> Result<u8, Box<dyn Error>> {
     let started = SystemTime::now();
     let keys = KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() };
+    keys.hold_pipes()?;
     let (increments, allow_damage, spool) = (args.increment.clone(), args.allow_damage, args.spool.clone());
     let options = BackupVerifyOptions { increments, keys, allow_damage, spool };
     let report = verify_backup(&args.backup, &options)?;

@@ -53,6 +53,8 @@ fn checked(args: &CheckArgs) -> Result<u8, Box<dyn Error>> {
         );
     }
     let (started, screen) = (SystemTime::now(), Screen::default());
+    // Before a first signal only sets a flag.
+    args.reading.keys.files().hold_pipes()?;
     let watcher = watch::watcher(args.output.json_lines, &screen)?;
     let mut report = examine(args, (&watcher, &screen))?;
     let structure = structure && !report.incomplete;

@@ -58,6 +58,7 @@ pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
         )?;
     }
     let keys = KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() };
+    keys.hold_pipes()?;
     let (increments, dry_run, warm) = (args.increment.clone(), args.dry_run, !args.no_warm);
     let redo = args.redo.clone();
     let options = RecoverOptions {

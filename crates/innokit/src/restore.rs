@@ -21,6 +21,7 @@ pub fn run(args: &RestoreArgs) -> Result<u8, Box<dyn Error>> {
     let started = SystemTime::now();
     let (until, until_time) = limits(args.until.as_ref());
     let keys = KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() };
+    keys.hold_pipes()?;
     let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
     let (redo, increments) = (args.redo.clone(), args.increment.clone());
     let recover = RecoverOptions {

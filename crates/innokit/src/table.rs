@@ -35,6 +35,8 @@ pub fn run(command: &TableCommand) -> Result<u8, Box<dyn Error>> {
         );
     }
     let (started, screen) = (SystemTime::now(), Screen::default());
+    // Before a first signal only sets a flag.
+    args.reading.keys.files().hold_pipes()?;
     let watcher = watch::watcher(args.output.json_lines, &screen)?;
     let bar = Bar::new(args.output.progress, Some(0)).on(&screen);
     let options = TableOptions { extended, watcher, ..options(args, depth) };

@@ -208,47 +208,23 @@ fn a_signal_ends_the_wait_for_an_option_file_that_is_a_pipe() {
 }
 
 #[test]
-#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
-fn mysql_logs_in_with_caching_sha2_and_what_refuses_a_login_is_named() {
-    let server = Server::start("mysql");
-    let grants = "BACKUP_ADMIN, PROCESS, FLUSH_TABLES, LOCK TABLES, SELECT ON *.*";
-    let users = [
-        ("sha", ""),
-        ("tls", "REQUIRE SSL"),
-        ("locked", "ACCOUNT LOCK"),
-        ("expired", "PASSWORD EXPIRE"),
-        ("one", "WITH MAX_USER_CONNECTIONS 1"),
+fn a_signal_ends_the_wait_for_keys_from_a_pipe() {
+    let dir = TempDir::new().expect("a directory");
+    let made = Command::new("mkfifo").arg(dir.path().join("pipe")).status().expect("mkfifo runs");
+    assert!(made.success());
+    let datadir = ["--socket", "none", "--to", "set", "."];
+    let ways: [(&[&str], &[&str]); 6] = [
+        (&["check", "--keyring", "pipe"], &["."]),
+        (&["check", "--key-file", "pipe"], &["."]),
+        (&["table", "count", "--keyring", "pipe"], &["."]),
+        (&["backup", "--keyring", "pipe"], &datadir),
+        (&["backup", "--sign", "pipe"], &datadir),
+        (&["backup", "verify", "--keyring", "pipe"], &["."]),
     ];
-    let made: String = users
-        .iter()
-        .map(|(user, more)| {
-            format!("CREATE USER {user}@localhost IDENTIFIED WITH caching_sha2_password BY 'pw' {more}; GRANT {grants} TO {user}@localhost;")
-        })
-        .collect();
-    server.script("sql", &[], &made);
-    let run = |user: &str, password: &str| {
-        let mut command = server.innokit();
-        command.args(["backup", "--progress", "never", "--user", user, "--to", user, "--socket"]).arg(server.socket());
-        ended(command.arg("data").env("INNOKIT_PASSWORD", password))
-    };
-    let done = run("sha", "pw");
-    assert_eq!(done.status, 0, "{}", done.errors);
-    let refused = [
-        ("sha", "wrong", "Access denied"),
-        ("sha", "", "Access denied"),
-        ("tls", "pw", "REQUIRE SSL"),
-        ("locked", "pw", "locked"),
-        ("expired", "pw", "expired"),
-        ("one", "pw", "max_user_connections"),
-    ];
-    for (user, password, words) in refused {
-        let run = run(user, password);
-        let is_said = run.errors.contains("refuses the login") && run.errors.contains(words);
-        assert!(run.status == 2 && is_said, "{user}: {}: {}", run.status, run.errors);
+    for (words, rest) in ways {
+        let mut command = innokit();
+        command.args(words).args(rest).current_dir(dir.path()).env("HOME", dir.path());
+        let (pipe, mut held) = (dir.path().join("pipe"), None);
+        a_signal_ends(&mut command, || held = Some(fs::File::options().write(true).open(pipe).expect("open")));
     }
-    server.script("sql", &[], "SET GLOBAL sql_select_limit = 0");
-    let mut archive = server.innokit();
-    archive.args(["redo", "archive", "--once", "--user", "sha", "--to", "archive", "--socket"]).arg(server.socket());
-    let archived = ended(archive.arg("data").env("INNOKIT_PASSWORD", "pw"));
-    assert_eq!(archived.status, 0, "{}", archived.errors);
 }

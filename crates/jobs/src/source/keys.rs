@@ -1,8 +1,10 @@
 //! Keys: from the files in which servers keep them to the key of one tablespace.
 
 use super::read_small;
+use std::collections::BTreeMap;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use format::codec;
 use format::codec::{
@@ -46,6 +48,31 @@ impl KeyFiles {
         }
         Ok(store)
     }
+
+    /// Reads those that are pipes (`--keyring <(vault ...)`) now, and keeps their bytes for this process, because a pipe gives them once. For
+    /// programs: called before signals only set a flag, it can be interrupted while nothing comes.
+    ///
+    /// # Errors
+    /// A pipe that cannot be read.
+    pub fn hold_pipes(&self) -> Result<(), Error> {
+        let (file, opener) =
+            self.key_file.as_ref().map_or((None, None), |(file, opener)| (Some(file), opener.as_deref()));
+        let opener = opener.and_then(|text| text.strip_prefix("FILE:")).map(PathBuf::from);
+        for path in self.keyrings.iter().chain(file).chain(opener.as_ref()) {
+            let is_pipe = std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_fifo());
+            if is_pipe && !held().contains_key(path) {
+                let bytes = bytes_of(path)?;
+                held().insert(path.clone(), bytes);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What came from pipes.
+fn held() -> MutexGuard<'static, BTreeMap<PathBuf, Vec<u8>>> {
+    static HELD: Mutex<BTreeMap<PathBuf, Vec<u8>>> = Mutex::new(BTreeMap::new());
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn file_key(text: &str) -> Result<FileKey, Error> {
@@ -56,6 +83,9 @@ fn file_key(text: &str) -> Result<FileKey, Error> {
 }
 
 fn bytes_of(path: &Path) -> Result<Vec<u8>, Error> {
+    if let Some(bytes) = held().get(path) {
+        return Ok(bytes.clone());
+    }
     std::fs::read(path).map_err(|source| Error::Io { path: path.to_path_buf(), action: "reading the keys", source })
 }
 
