@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use format::Lsn;
 use jobs::{BinlogEvent, ServerError, ServerFacts};
 use mysql::prelude::{FromRow, Queryable};
-use mysql::{Conn, Error, OptsBuilder};
+use mysql::{Conn, DriverError, Error, OptsBuilder};
 
 use crate::access::Access;
 
@@ -34,9 +34,9 @@ const LOGIN: [u16; 5] = [1044, 1045, 1130, 1251, 1698];
 /// account is reached, the host is blocked, the password has expired or is of an old kind, the account is locked (MySQL, MariaDB), only TLS
 /// is allowed (MySQL, MariaDB).
 const REFUSED: [u16; 10] = [1040, 1129, 1203, 1226, 1275, 1820, 1862, 3118, 3159, 4151];
-/// An account that requires TLS gets the same words as one with a wrong password.
-const MAY_BE_TLS: &str =
-    " (also said of an account that requires TLS (REQUIRE SSL), which innokit does not speak: name one that does not)";
+const PASSWORD_EXPIRED: u16 = 1820;
+/// An account that requires TLS, and on MariaDB a server that does, gives the same words as a wrong password.
+const MAY_BE_TLS: &str = " (also said where the account (REQUIRE SSL) or the server requires TLS, which innokit does not speak: take the socket, and an account that does not)";
 const PRIVILEGE: [u16; 3] = [1142, 1227, 1370];
 const LOCK_WAIT: [u16; 2] = [1205, 1213];
 const ENDED: [u16; 4] = [1053, 1080, 1927, 3169];
@@ -55,6 +55,8 @@ pub(crate) struct Connection {
     /// How long the server may take to answer.
     patience: Duration,
     socket: Option<PathBuf>,
+    /// The server's place, for messages.
+    at: String,
 }
 
 impl Connection {
@@ -89,12 +91,15 @@ impl Connection {
                 why: format!("the connection is open, but nothing came within {} s", patience.as_secs()),
             },
             Error::IoError(error) => ServerError::Unreachable { at: at.clone(), why: error.to_string() },
+            Error::DriverError(error) if is_about_login(&error) => {
+                ServerError::Login { at: at.clone(), says: format!("{error}{}", hint_about(&error)) }
+            }
             Error::DriverError(error) => ServerError::Unreachable { at: at.clone(), why: error.to_string() },
             other => ServerError::Unreachable { at: at.clone(), why: other.to_string() },
         })?;
         let made = (made, connection.connection_id());
         let socket = access.socket().map(Path::to_path_buf);
-        let mut connection = Self { connection: Some(connection), made, stop, patience, socket };
+        let mut connection = Self { connection: Some(connection), made, stop, patience, socket, at };
         // A server may be set to answer with no row at all.
         connection.run("SET SESSION sql_select_limit = 18446744073709551615")?;
         Ok(connection)
@@ -118,7 +123,13 @@ impl Connection {
             return Err(given_up());
         };
         self.connection = Some(connection);
-        let done = answer.map_err(|error| failed(statement, self.patience, error));
+        let done = answer.map_err(|error| match error {
+            // MariaDB lets an account with an expired password in, and refuses what it then asks.
+            Error::MySqlError(error) if error.code == PASSWORD_EXPIRED => {
+                ServerError::Login { at: self.at.clone(), says: format!("its password has expired: {}", error.message) }
+            }
+            error => failed(statement, self.patience, error),
+        });
         done.map_err(|error| match error {
             ServerError::LockWait { statement, says } => ServerError::LockWait { statement, says: self.blamed(says) },
             other => other,
@@ -277,6 +288,19 @@ fn waited_in_vain(error: &Error) -> bool {
 /// Whether a read or write took too long. The system reports this as a call that would block.
 fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+/// Whether the client refuses how the server wants this account to log in.
+fn is_about_login(error: &DriverError) -> bool {
+    use DriverError::{CleartextPluginDisabled, OldMysqlPasswordDisabled, UnknownAuthPlugin};
+    matches!(error, OldMysqlPasswordDisabled | UnknownAuthPlugin(_) | CleartextPluginDisabled)
+}
+
+fn hint_about(error: &DriverError) -> &'static str {
+    match error {
+        DriverError::OldMysqlPasswordDisabled => " (the account has a password from before MySQL 4.1: set a new one)",
+        _ => " (name an account with another authentication plugin)",
+    }
 }
 
 /// The job's error for a statement that failed, or was not answered within `patience`.

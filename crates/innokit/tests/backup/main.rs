@@ -30,4 +30,8 @@ mod damaged_pages;
 #[cfg(feature = "sql")]
 mod hostile_sets;
 #[cfg(feature = "sql")]
+mod logins;
+#[cfg(feature = "sql")]
 mod unlogged_builds;
+#[cfg(feature = "sql")]
+mod upgraded;
