@@ -36,6 +36,7 @@ while [ "$(date +%s)" -lt "$end" ]; do
     step INNOKIT_RANDOM_CRASHES=$seed..$((seed + 4)) cargo test --quiet -p innokit --test recover recover_random::
     step cargo test --quiet -p innokit --test streams innochecksum_crash::
     step scripts/fuzz.sh 20
+    step scripts/faults.sh --around --seed "$seed"
     # All of it, in an order of this round, for half of the time that is left: with SECONDS=10800 the first round runs it to its end.
     step scripts/faults.sh --seed "$seed" --seconds $(((end - $(date +%s)) / 2 + 60))
 done
