@@ -1,7 +1,9 @@
 //! The threads that run requests. Each process has its own set: threads do not survive a fork.
 
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -41,6 +43,24 @@ impl<T: Clone> PerProcess<T> {
     }
 }
 
+/// How many threads the system starts at once, up to `wanted`. Tokio panics if it gets fewer than it was told to start, and waits for the
+/// missing ones: containers limit threads.
+fn startable(wanted: usize) -> usize {
+    let (held, released) = channel::<()>();
+    let released = Arc::new(Mutex::new(released));
+    let start = |_| {
+        let released = Arc::clone(&released);
+        // Ends when the other side is dropped.
+        let wait = move || released.lock().unwrap_or_else(PoisonError::into_inner).recv().is_ok();
+        thread::Builder::new().spawn(wait).ok()
+    };
+    let started: Vec<_> = (0..wanted).map_while(start).collect();
+    drop(held);
+    let count = started.len();
+    started.into_iter().for_each(|thread| drop(thread.join()));
+    count
+}
+
 /// Runs requests. Starts its threads with the first one.
 #[derive(Debug, Default)]
 pub(crate) struct Carrier {
@@ -55,7 +75,12 @@ impl Carrier {
     pub fn handle(&self) -> Result<Handle, Fault> {
         let none = || Fault::new(io::ErrorKind::Other, "the threads that carry requests could not be started");
         self.handle.get(|| {
-            let runtime = Builder::new_multi_thread().worker_threads(THREADS).thread_name("cloud").enable_all().build();
+            // One more than the workers: names are looked up by a thread that may block.
+            let workers = startable(THREADS + 1).saturating_sub(1);
+            if workers == 0 {
+                return Err(none());
+            }
+            let runtime = Builder::new_multi_thread().worker_threads(workers).thread_name("cloud").enable_all().build();
             let runtime: Runtime = runtime.map_err(|_| none())?;
             let handle = runtime.handle().clone();
             // Runs until the process exits.
@@ -75,6 +100,11 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
     use super::*;
+
+    #[test]
+    fn as_many_threads_as_start_are_counted() {
+        assert_eq!(startable(3), 3);
+    }
 
     #[test]
     fn what_another_process_made_is_made_again() {
