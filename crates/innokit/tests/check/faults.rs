@@ -49,6 +49,7 @@ fn a_sample_of_failing_system_calls_and_odd_surroundings_is_no_damage_and_never_
     let seed = env::var("INNOKIT_FAULTS").unwrap_or_else(|_| "1".to_owned());
     // Those that were wrong once.
     keep_the_law(dir.path(), &["--known"], None);
+    keep_the_law(dir.path(), &["--known", "--around"], None);
     keep_the_law(dir.path(), &["--seed", &seed, "--sample", CASES], Some(CASES));
     keep_the_law(dir.path(), &["--around", "--seed", &seed, "--sample", AROUND], Some(AROUND));
 }
