@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::error::{Result, failed, refused};
+use crate::fault;
 use crate::recover::{RecoverError, is_free, make_directories, make_like, occupied, walk_datadir};
 use crate::source::files::AskPath;
 
@@ -70,8 +71,9 @@ impl Moving {
         Ok(self.like.as_ref().map_or(Ok(()), |like| make_like(&self.set, like))?)
     }
 
-    /// Gives the recovered backup the name of the datadir.
+    /// Gives the recovered backup the name of the datadir. Not if something was left unread: the same call then goes on.
     pub fn finish(self) -> Result<()> {
+        fault::refuse_unread()?;
         fs::rename(&self.set, &self.to).or_else(|error| {
             let (set, to) = (self.set.display(), self.to.display());
             refused(format!(
