@@ -429,7 +429,8 @@ def surroundings(mounted):
         # Before 1970, beyond 32 and 33 bits of seconds, and back by an hour with every look.
         *(Around(f"clock {name}", variables=[("LD_PRELOAD", CLOCK), ("INNOKIT_CLOCK", f"{base} {step}")], needs=is_no_bucket) for name, base, step in
           [("of 1935", -1_100_000_000, 0), ("of 2100", 4_102_444_800, 0), ("of 2300", 10_413_792_000, 0), ("going back", 1_800_000_000, -3600)] if CLOCK),
-        Around("without io_uring", "exec strace -f --seccomp-bpf -qq -o /dev/null -e inject=io_uring_setup:error=EPERM \"$@\""),
+        Around("without io_uring", "exec strace -f --seccomp-bpf -qq -o /dev/null -e trace=io_uring_setup -e inject=io_uring_setup:error=EPERM \"$@\"",
+               needs=lambda words: "uring" not in words),
         Around("standard output full", 'exec "$@" >/dev/full', same=False),
         Around("standard output closed", 'exec "$@" >&-', same=False),
         Around("standard error closed", 'exec "$@" 2>&-'),

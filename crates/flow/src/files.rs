@@ -10,10 +10,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::Engine;
 use crate::counters::{WorkerCounters, add};
 use crate::descriptors::OnDemand;
-use crate::queue::OpenQueue;
+use crate::fuse::is_fuse;
 
 /// Offsets and lengths of direct requests must be multiples of this, in bytes: enough for devices with blocks of 512 and of 4096.
 pub const DIRECT_ALIGN: u32 = 4096;
@@ -110,12 +109,6 @@ impl FileSet {
             folders.dedup();
             folders.into_iter().any(is_fuse)
         })
-    }
-
-    /// The engines to try for these files.
-    pub(crate) fn engines_for(&self, engine: Engine) -> &'static [&'static dyn OpenQueue] {
-        let fuse = engine == Engine::Auto && self.engine().is_none() && self.is_on_fuse();
-        if fuse { Engine::of_fuse() } else { engine }.candidates()
     }
 
     /// The same of one file, asked anew.
@@ -380,20 +373,6 @@ impl FileHandle {
             _ => self.file.buffered(),
         }
     }
-}
-
-#[cfg(target_os = "linux")]
-pub(crate) fn is_fuse(folder: &Path) -> bool {
-    const FUSE: i64 = 0x6573_5546;
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    // i64 on the processors we test on; other C libraries make it unsigned, or shorter.
-    #[allow(clippy::unnecessary_cast, reason = "its type is not the same everywhere")]
-    rustix::fs::statfs(folder).is_ok_and(|system| system.f_type as i64 == FUSE)
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn is_fuse(_: &Path) -> bool {
-    false
 }
 
 /// A path to an open file itself, even if its name was given to another file meanwhile.

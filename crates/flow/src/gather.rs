@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use crate::counters::WorkerCounters;
 use crate::queue::OpenQueue;
+use crate::reader::engines_for;
 use crate::{BLOCK_ALIGN, Block, FileId, FileSet, Piece, Plan, ReadOptions, Reader, ReaderError, SPLIT_UNIT};
 
 /// A stretch of a file that the caller wants.
@@ -177,7 +178,7 @@ impl<'f> Gather<'f> {
         ahead: ReadAhead,
         counters: &'f WorkerCounters,
     ) -> Result<Self, ReaderError> {
-        Self::with_engines(files, plan, options, ahead, counters, files.engines_for(options.engine))
+        Self::with_engines(files, plan, options, ahead, counters, engines_for(files, options.engine))
     }
 
     /// A gatherer that tries the given engines in turn, whatever the options say, once it needs one.

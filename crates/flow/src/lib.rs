@@ -50,6 +50,7 @@ mod descriptors;
 mod devices;
 pub mod durable;
 mod files;
+mod fuse;
 mod gather;
 mod job;
 pub mod lock;

@@ -7,7 +7,7 @@ use super::threads::Threads;
 #[cfg(target_os = "linux")]
 use super::uring::Uring;
 use crate::Engine;
-use crate::files::is_fuse;
+use crate::fuse::is_fuse;
 
 #[cfg(target_os = "linux")]
 const AUTO: &[&dyn OpenQueue] = &[&Uring, &Threads];

@@ -105,6 +105,12 @@ struct Steps {
     done: u32,
 }
 
+/// The engines to try for these files.
+pub(crate) fn engines_for(files: &FileSet, engine: Engine) -> &'static [&'static dyn OpenQueue] {
+    let fuse = engine == Engine::Auto && files.engine().is_none() && files.is_on_fuse();
+    if fuse { Engine::of_fuse() } else { engine }.candidates()
+}
+
 impl<'f> Reader<'f> {
     /// A reader with the engine of the options. With [`Engine::Auto`], files on FUSE are read by threads, and the engine and its buffers are created for the first block that is
     /// not in the page cache.
@@ -117,7 +123,7 @@ impl<'f> Reader<'f> {
         options: &ReadOptions,
         counters: &'f WorkerCounters,
     ) -> Result<Self, ReaderError> {
-        let engines = files.engines_for(options.engine);
+        let engines = engines_for(files, options.engine);
         let mut reader = Self::with_engines(files, cursor, options, counters, engines)?;
         if options.engine == Engine::Uring && files.engine().is_none() {
             reader.window.open_lane().map_err(|error| ReaderError::Engine { engine: "io_uring", error })?;
