@@ -9,7 +9,7 @@
 # - Its library finds every libc symbol in glibc 2.31 too, if scripts/install-servers.sh has fetched a server with that version.
 #
 # quick: built once, without optimisation, and only for this machine's processor; otherwise the same as the users' wheels. It is kept in
-# target/wheels-test, where scripts/test-ecosystem.sh takes it from.
+# target/wheels-test, where scripts/test-ecosystem.sh takes it from, and built anew only for another commit. A second run waits for the first.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/debian.sh
@@ -183,6 +183,12 @@ if ! command -v zstd >/dev/null; then
     needs_debian
     apt-get -qq install -y zstd >/dev/null || die "apt could not install zstd (is this root?)"
 fi
+if [ "${1:-}" = quick ]; then
+    exec 9>"$target/wheels-test.lock"
+    flock 9
+    commit="$(git rev-parse HEAD)"
+    if [ "$(cat "$target/wheels-test/commit" 2>/dev/null)" = "$commit" ]; then say "the wheel of this commit is there"; exit 0; fi
+fi
 rm -rf "$work"
 mkdir -p "$work"
 build_environment
@@ -199,5 +205,6 @@ if [ "${1:-}" = quick ]; then
     rm -rf "$target/wheels-test"
     mkdir "$target/wheels-test"
     cp "$wheel" "$target/wheels-test"
+    printf '%s\n' "$commit" >"$target/wheels-test/commit"
 fi
 rm -rf "$work"
