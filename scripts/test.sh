@@ -30,7 +30,7 @@ report() {
     slowest "$INNOKIT_TIMES/tests"
     printf 'Where the time went:\n  %7.1f s building, and making datadirs\n  %7.1f s testing; within it, added up over the tests that run beside each other:\n' \
         "$((built - started))" "$(($(date +%s) - built))"
-    awk '{ sum[$2] += $1; count[$2]++ } END { for (action in sum) printf "  %7.1f s %d times server.sh %s\n", sum[action] / 1000, count[action], action }' \
+    awk '{ ms = $1; $1 = ""; sum[$0] += ms; count[$0]++ } END { for (action in sum) printf "  %7.1f s %d times server.sh%s\n", sum[action] / 1000, count[action], action }' \
         "$INNOKIT_TIMES/servers" | sort -rn
 }
 
@@ -73,6 +73,7 @@ export -f run_program
 started="$(date +%s)"
 scripts/make-datadirs.sh --with encrypted,compressed "$INNOKIT_DATADIRS" >"$INNOKIT_TIMES/datadirs" 2>&1 &
 readonly making=$!
+trap 'kill "$making" 2>/dev/null || :; rm -rf "$INNOKIT_TIMES"' EXIT
 "${CARGO:-cargo}" test --workspace --features "$features" --no-run
 "${CARGO:-cargo}" test --workspace --features "$features" --no-run --message-format=json 2>/dev/null | programs >"$INNOKIT_TIMES/list"
 [ -s "$INNOKIT_TIMES/list" ] || { echo "test.sh: cargo names no test program" >&2; exit 2; }

@@ -296,16 +296,18 @@ impl Lab {
         child.wait_with_output().expect("it ends")
     }
 
+    /// Without a path among the options, so that `server.sh` copies a datadir that it has made before.
     fn init(&self, data: &Path) {
-        let page: &[&str] = if self.kind == "mysql" { &[] } else { &["--innodb-undo-tablespaces=3"] };
-        let far = format!("--innodb-directories={}", self.far().display());
-        let options: Vec<&str> = if self.kind == "mysql" { vec![&far] } else { page.to_vec() };
-        let output = self.run("init", data, &options, "");
+        let options: &[&str] = if self.kind == "mysql" { &[] } else { &["--innodb-undo-tablespaces=3"] };
+        let output = self.run("init", data, options, "");
         assert!(output.status.success(), "init {}: {}", self.kind, String::from_utf8_lossy(&output.stderr));
     }
 
     pub fn start(&self, data: &Path) -> Result<(), String> {
-        let output = self.run("start", data, &[LEAVES_PAGES_UNWRITTEN], "");
+        let far = format!("--innodb-directories={}", self.far().display());
+        let is_far = self.kind == "mysql" && self.far().exists();
+        let options = if is_far { vec![LEAVES_PAGES_UNWRITTEN, &far] } else { vec![LEAVES_PAGES_UNWRITTEN] };
+        let output = self.run("start", data, &options, "");
         if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
     }
 
