@@ -29,10 +29,9 @@ pub fn hurt(rows: &[Hurt], out: &mut impl Write) -> io::Result<()> {
     if rows.len() > ROWS_MAX {
         writeln!(out, "... and {} more (see --json)", grouped((rows.len() - ROWS_MAX) as u64))?;
     }
-    let (first, then): (Vec<&Hurt>, Vec<&Hurt>) = rows.iter().take(ROWS_MAX).partition(|row| row.is_header_lost);
     // Several entries of a table have the same remedy.
     let mut told = HashSet::new();
-    for row in first.into_iter().chain(then).filter(|row| !row.keys.is_empty() || !row.commands.is_empty()) {
+    for row in rows.iter().take(ROWS_MAX).filter(|row| !row.keys.is_empty() || !row.commands.is_empty()) {
         let commands = if told.insert(&row.commands) { row.commands.as_slice() } else { &[] };
         if row.keys.is_empty() && commands.is_empty() {
             continue;

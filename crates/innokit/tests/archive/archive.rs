@@ -149,7 +149,7 @@ fn moments_of_mariadb_11_8_are_recovered_from_a_backup_and_the_archive() {
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn an_encrypted_log_is_archived_without_its_key_and_recovered_with_it() {
-    let folder = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let folder = tempfile::TempDir::new().expect("a folder");
     let keys = folder.path().join("keys.txt");
     fs::write(&keys, format!("1;{}\n", "5c".repeat(32))).expect("written");
     let options = [
@@ -253,7 +253,7 @@ fn archive_within(dir: &Path, kib: u32, until: &str, segment: &str) -> Run {
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_full_disk_ends_a_run_and_costs_nothing_that_was_archived() {
     const PLENTY: u32 = 1 << 20;
-    let folder = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let folder = tempfile::TempDir::new().expect("a folder");
     fs::create_dir(folder.path().join("data")).expect("made");
     let log = folder.path().join("data/ib_logfile0");
     let whole = fs::read(crate::common::all_datadirs().join("mariadb-16k-crashed/ib_logfile0")).expect("read");

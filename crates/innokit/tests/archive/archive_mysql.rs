@@ -11,7 +11,7 @@ use crate::common::Run;
 use tempfile::TempDir;
 
 fn started(options: &[&str]) -> Server {
-    let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let folder = TempDir::new().expect("a folder");
     Server::start_in(folder, "mysql", &options.iter().map(|option| (*option).to_owned()).collect::<Vec<_>>())
 }
 

@@ -49,7 +49,7 @@ struct Lab {
 
 impl Lab {
     fn start(vendor: &'static Vendor) -> Self {
-        let folder = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        let folder = tempfile::TempDir::new().expect("a folder");
         let options: Vec<String> = vendor.options.iter().map(|option| (*option).to_owned()).collect();
         let server = Server::start_in(folder, vendor.kind, &options);
         let port = port_to(server.socket());

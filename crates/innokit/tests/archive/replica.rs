@@ -28,7 +28,7 @@ fn sums(server: &Server, name: &str) -> String {
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn replicas_started_from_what_was_restored_catch_up() {
-    let folder = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let folder = tempfile::TempDir::new().expect("a folder");
     let server = Server::start_in(folder, "mariadb118", &["--log-bin=bin", "--server-id=7"].map(str::to_owned));
     let port = port_to(server.socket());
     server.script(
@@ -107,7 +107,7 @@ const STALLS: [Stall; 2] = [
 
 /// A moment between the two phases of a commit. Without the binary log no server can tell whether to commit, and MariaDB does not start.
 fn a_commit_that_waits_is_not_committed_in_a_copy(stall: &Stall) {
-    let folder = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let folder = tempfile::TempDir::new().expect("a folder");
     let server = Server::start_in(folder, stall.kind, &["--log-bin=bin", "--server-id=7"].map(str::to_owned));
     server.archive();
     let socket = server.socket().display().to_string();

@@ -32,7 +32,7 @@ fn archived(dir: &Path, datadir: &str) -> [Value; 2] {
 
 fn a_time_is_read_in_its_zone(crashed: &str) {
     const HOUR: u64 = 3_600_000_000;
-    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let dir = TempDir::new().expect("a folder");
     let datadir = all_datadirs().join(crashed).display().to_string();
     let [first, last] = archived(dir.path(), &datadir);
     assert_eq!(first["lsn"], last["lsn"], "{crashed}: nothing was written in between");
@@ -85,7 +85,7 @@ fn a_time_for_mysql_is_read_in_its_zone_and_the_report_says_what_may_be_missing(
 
 #[test]
 fn a_time_that_no_clock_or_two_showed_is_refused() {
-    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let dir = TempDir::new().expect("a folder");
     let refused = |until: &str, says: &str| {
         let run = run(dir.path(), &["recover", "--dry-run", "--redo", "redo", "--until", until, "data"]);
         assert!(run.status == 2 && run.errors.contains(says), "{until}: {}", run.errors);

@@ -21,7 +21,7 @@ pub struct Crashed {
 
 impl Crashed {
     pub fn new(name: &str) -> Self {
-        let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        let folder = TempDir::new().expect("a folder");
         Self { folder, data: all_datadirs().join(name) }
     }
 

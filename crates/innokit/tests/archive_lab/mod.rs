@@ -150,7 +150,7 @@ pub fn assert_same_bytes(server: &Server) -> u64 {
 /// Recovers a crashed datadir from its own log, and from an archive of that log. Both must report the same work. Returns how their files
 /// differ.
 pub fn recovered_alike(crashed: &str) -> Vec<String> {
-    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let dir = TempDir::new().expect("a folder");
     let crashed = all_datadirs().join(crashed);
     let innokit = |words: &[&str]| {
         let run = ended(innokit().args(words).arg(&crashed).current_dir(dir.path()));
@@ -178,7 +178,7 @@ struct Base {
 
 impl Base {
     fn of(crashed: &str, options: &'static [&'static str]) -> Self {
-        let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        let dir = TempDir::new().expect("a folder");
         let base = Self { dir, crashed: all_datadirs().join(crashed), options };
         let words = ["redo", "archive", "--until-caught-up", "--to", "redo", "--segment-size", "1M"];
         let archived = ended(base.innokit(&words).arg(&base.crashed));

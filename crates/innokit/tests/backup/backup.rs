@@ -75,7 +75,7 @@ fn is_cut_off_and_can_be_finished(server: &Server, how: &[&str]) {
 /// Takes a backup during all kinds of changes, and compares it with a snapshot taken while commits were blocked.
 fn a_backup_is_the_moment_without_commits(kind: &'static str, how: &[&str], name: &str) {
     let mut server = Server::start_in(
-        tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder"),
+        tempfile::TempDir::new().expect("a folder"),
         kind,
         &["--log-bin".to_owned(), "--server-id=7".to_owned()],
     );
@@ -395,7 +395,7 @@ fn moment(server: &Server) -> (u64, Vec<String>) {
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_backup_and_the_archive_are_every_moment_since_and_none_before() {
-    let folder = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let folder = tempfile::TempDir::new().expect("a folder");
     let server = Server::start_in(folder, "mariadb118", &["--log-bin=bin".to_owned(), "--server-id=7".to_owned()]);
     server.archive();
     let done = ended(&mut backup(&server, &server.socket(), &["--json"]));
@@ -431,7 +431,7 @@ fn a_backup_and_the_archive_are_every_moment_since_and_none_before() {
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_backup_of_an_encrypted_server_needs_its_keys_and_does_not_hold_them() {
-    let folder = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let folder = tempfile::TempDir::new().expect("a folder");
     let (keys, key) = (folder.path().join("keys.txt"), "5c".repeat(32));
     fs::write(&keys, format!("1;{key}\n")).expect("written");
     let options = [
@@ -467,7 +467,7 @@ fn a_backup_of_an_encrypted_server_needs_its_keys_and_does_not_hold_them() {
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn the_first_encrypted_table_of_a_server_is_backed_up_before_it_is_on_disk() {
-    let folder = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let folder = tempfile::TempDir::new().expect("a folder");
     let keys = folder.path().join("keys.txt");
     fs::write(&keys, format!("1;{}\n", "5c".repeat(32))).expect("written");
     let options = [

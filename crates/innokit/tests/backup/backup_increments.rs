@@ -60,7 +60,7 @@ const UNDO: (&str, &str) =
 const WRITES_SOON: [&str; 2] = ["--innodb-max-dirty-pages-pct=0", "--innodb-max-dirty-pages-pct-lwm=0"];
 
 fn started(kind: &'static str) -> Server {
-    Server::start_in(TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder"), kind, &[])
+    Server::start_in(TempDir::new().expect("a folder"), kind, &[])
 }
 
 fn backup(server: &Server, socket: &Path, to: &str, more: &[&str]) -> Run {

@@ -32,7 +32,7 @@ const GRANTS: &str = "CREATE USER bup@localhost; GRANT BACKUP_ADMIN, PROCESS ON 
                       GRANT SELECT ON performance_schema.log_status TO bup@localhost;";
 
 fn started(options: &[&str]) -> Server {
-    let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let folder = TempDir::new().expect("a folder");
     Server::start_in(folder, "mysql", &options.iter().map(|option| (*option).to_owned()).collect::<Vec<_>>())
 }
 
@@ -343,7 +343,7 @@ fn a_restart_is_told(server: &Arc<Server>) {
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn three_privileges_are_enough_for_mysql_and_what_is_missing_or_in_the_way_is_named() {
-    let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let folder = TempDir::new().expect("a folder");
     let outside = folder.path().join("outside").display().to_string();
     fs::create_dir(&outside).expect("made");
     let server = Server::start_in(folder, "mysql", &[format!("--innodb-directories={outside}")]);

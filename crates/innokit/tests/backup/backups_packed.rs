@@ -20,7 +20,7 @@ const TABLES: &str = "USE shop; CREATE TABLE packed LIKE a; ALTER TABLE packed P
                       INSERT INTO plain SELECT * FROM a;";
 
 fn start(kind: &'static str) -> Server {
-    let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let folder = TempDir::new().expect("a folder");
     let keys = folder.path().join("keys");
     fs::write(&keys, KEYS).expect("written");
     let options = [

@@ -58,7 +58,7 @@ const LOGGED: &str = "CREATE TABLE bare (id INT PRIMARY KEY, a INT); ALTER TABLE
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn indexes_that_mysql_builds_without_a_note_are_in_backups_and_named_in_archives() {
-    let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let folder = TempDir::new().expect("a folder");
     let server = Server::start_in(folder, "mysql", &[]);
     let mut session = Session::of(&server);
     for table in ["docs_0", "docs_1", "docs_2"] {

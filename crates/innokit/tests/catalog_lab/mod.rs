@@ -115,7 +115,7 @@ const DDL_SQL: &str = "
 impl Lab {
     /// Makes the datadirs in all ages.
     pub fn new(kind: &'static str) -> Self {
-        let lab = Self { kind, folder: TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder") };
+        let lab = Self { kind, folder: TempDir::new().expect("a folder") };
         let data = lab.data();
         std::fs::create_dir(lab.far()).expect("a folder");
         lab.init(&data);
@@ -145,7 +145,7 @@ impl Lab {
 
     /// A cleanly stopped datadir whose system tablespace consists of these files, written as in `innodb_data_file_path`.
     pub fn with_files(kind: &'static str, files: &str) -> Self {
-        let lab = Self { kind, folder: TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder") };
+        let lab = Self { kind, folder: TempDir::new().expect("a folder") };
         let (data, option) = (lab.data(), format!("--innodb-data-file-path={files}"));
         let output = lab.run("init", &data, &[&option], "");
         assert!(output.status.success(), "init {kind}: {}", String::from_utf8_lossy(&output.stderr));
@@ -161,7 +161,7 @@ impl Lab {
     /// A server killed with work in its log. It ran `before` earlier, which may use the table `d.first`. [`Age::Old`] has its datadir as of
     /// the last clean stop, [`Age::Now`] as of the kill.
     pub fn killed(kind: &'static str, before: &str) -> Self {
-        let lab = Self { kind, folder: TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder") };
+        let lab = Self { kind, folder: TempDir::new().expect("a folder") };
         let data = lab.data();
         std::fs::create_dir(lab.far()).expect("a folder");
         lab.init(&data);

@@ -249,7 +249,7 @@ fn disagreement(
 fn matrix(kind: &'static str, family: &str) {
     let edits: BTreeMap<usize, Edit> = Edit::all(family).into_iter().enumerate().collect();
     assert!(edits.len() >= 10, "{} edits", edits.len());
-    let servers = Servers { kind, folder: TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder") };
+    let servers = Servers { kind, folder: TempDir::new().expect("a folder") };
     let base = servers.base(edits.len());
     let datadir = servers.edited(&base, &edits);
     let (by_check, by_table_check) = (found(&["check"], &datadir), found(&["table", "check"], &datadir));

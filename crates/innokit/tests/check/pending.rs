@@ -83,7 +83,7 @@ fn a_tablespace_without_any_tree_is_not_all_well() {
 
 /// A stopped server's whole datadir: any table that the dictionary has and the copy lacks would be reported missing.
 fn copied(name: &str) -> (TempDir, PathBuf) {
-    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let dir = TempDir::new().expect("a directory");
     let data = dir.path().join("data");
     crate::common::copy(&all_datadirs().join(name), &data);
     (dir, data)

@@ -50,7 +50,7 @@ fn a_copy_is_recovered_once_and_is_clean_then() {
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn it_writes_in_place_only_when_it_is_told_to_and_says_so() {
-    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let dir = TempDir::new().expect("a directory");
     let from = all_datadirs().join("mariadb-16k-crashed");
     for (path, bytes) in contents(&from) {
         let to = dir.path().join(path.strip_prefix(&from).expect("below it"));
@@ -73,7 +73,7 @@ fn it_writes_in_place_only_when_it_is_told_to_and_says_so() {
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_copy_that_could_not_be_recovered_is_not_left_behind() {
-    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let dir = TempDir::new().expect("a directory");
     let (crashed, to) = (dir.path().join("crashed"), dir.path().join("to"));
     let from = all_datadirs().join("mariadb-16k-crashed");
     for (path, mut bytes) in contents(&from) {
@@ -123,7 +123,7 @@ fn pages_newer_than_the_log_are_refused() {
     let cases = [("mysql-16k", 0), ("mariadb-16k", 0), ("mysql-16k-crashed", 0), ("mariadb-16k-crashed", 0)];
     let later = [("mysql-16k-crashed", 5), ("mariadb-16k-crashed", 5)];
     for (name, first) in cases.into_iter().chain(later) {
-        let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+        let dir = TempDir::new().expect("a directory");
         from_the_future(&all_datadirs().join(name), dir.path(), first);
         let before = contents(dir.path());
         let (text, errors, status) = recover(dir.path(), &["--in-place"]);
@@ -231,7 +231,7 @@ fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 fn each_idea_of_recovery_is_measured_and_the_datadir_is_only_read() {
     let crashed = all_datadirs().join("mariadb-16k-crashed");
     let before = contents(&crashed);
-    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let dir = TempDir::new().expect("a directory");
     let chart = dir.path().join("recover.svg");
     let on_device = dir.path().join("device");
     fs::create_dir(&on_device).expect("a directory");

@@ -9,6 +9,7 @@ use crate::finding_code::FindingCode;
 use crate::report::document::{Pending, Report, Severity, SkippedFile};
 use crate::report::hurt::{Hurt, TableVerdict};
 use crate::tree::Rule;
+use crate::verdict;
 
 /// One fault, at one place of one index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -245,6 +246,7 @@ impl TableReport {
             }
         }
         rows.sort_by(|a, b| (&a.path, a.index_id).cmp(&(&b.path, b.index_id)));
+        verdict::repaired_first(&mut rows);
         pages.hurt = rows;
         pages.tables = self.tables.take().or(pages.tables.take());
     }

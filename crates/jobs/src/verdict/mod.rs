@@ -152,6 +152,11 @@ pub(crate) fn of_file(path: &str, kind: FileKind, table: Option<String>, severit
     }
 }
 
+/// Puts tables first that have lost page 0: MySQL ends if it drops another table whose parent is one of them.
+pub(crate) fn repaired_first(rows: &mut [Hurt]) {
+    rows.sort_by_key(|row| !row.is_header_lost);
+}
+
 /// The verdict on a table, from the entries about it.
 pub(crate) fn verdict_of(table: Option<&str>, path: &str, hurt: &[Hurt]) -> TableVerdict {
     let about = hurt.iter().filter(|row| row.path == path && (row.table.is_none() || row.table.as_deref() == table));
