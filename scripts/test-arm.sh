@@ -10,7 +10,8 @@
 # Left to `make test`, which runs the same code on this machine's own processor: tests that start real servers, read what
 # they wrote or compare with their tools (those exist for this machine only), benchmarks (they would measure the emulator), tests
 # that run the command or crash a device hundreds of times (emulation would take hours), those that read the counters of the block
-# device, the command's peak of memory (it would be the emulator's), and the examples in the documentation.
+# device, the command's peak of memory (it would be the emulator's), the models of what threads share (they try every order of their steps
+# on any processor), and the examples in the documentation.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/debian.sh
@@ -19,7 +20,7 @@ cd "$(dirname "$0")/.."
 . scripts/arm.sh
 
 readonly target=aarch64-unknown-linux-gnu
-readonly left_out=" bench index_pages innochecksum innochecksum_crash kinds live live_load log_writer_crash log_writer_reads logs \
+readonly left_out=" bench models index_pages innochecksum innochecksum_crash kinds live live_load log_writer_crash log_writer_reads logs \
 memory recover redo_info same_answer streams table table_damage table_extended table_servers rewrite all_well bounds catalog \
 header_fields live_words not_run pending rows_damage rows_servers space_management table_schema tar verdict watching guides prometheus parts crates structure \
 other_log backups backups_packed increments archive backup "

@@ -382,13 +382,16 @@ fn every_damaged_bit_but_of_the_last_write_is_named_with_its_mini_transaction() 
     let sound = around();
     let last_write = sound.at - sound.at % 4096;
     let examined = sound.starts.iter().zip(sound.starts.iter().skip(1)).filter(|(_, end)| **end < last_write);
-    for (index, (&start, &end)) in examined.enumerate().skip(1).step_by(7) {
+    let every = if std::env::var_os("INNOKIT_SOAK").is_some() { 7 } else { 31 };
+    let mut log = around();
+    for (index, (&start, &end)) in examined.enumerate().skip(1).step_by(every) {
         for bit in 0..usize::try_from(end - start).unwrap() * 8 {
-            let mut log = around();
-            log.flip(start + bit as u64 / 8, bit % 8);
+            let (at, bit_of_byte) = (start + bit as u64 / 8, bit % 8);
+            log.flip(at, bit_of_byte);
             let (damage, summary) = stream_in_pieces(&log.file, 1 << 20);
             assert_eq!(damage, [StreamDamage { from: Lsn(start), to: Lsn(end) }], "mtr {index}, bit {bit}");
             assert_eq!((summary.mtrs, summary.end.0), (300, sound.at));
+            log.flip(at, bit_of_byte);
         }
     }
 }
