@@ -231,7 +231,7 @@ fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 fn each_idea_of_recovery_is_measured_and_the_datadir_is_only_read() {
     let crashed = all_datadirs().join("mariadb-16k-crashed");
     let before = contents(&crashed);
-    let dir = TempDir::new().expect("a directory");
+    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let chart = dir.path().join("recover.svg");
     let on_device = dir.path().join("device");
     fs::create_dir(&on_device).expect("a directory");

@@ -164,9 +164,13 @@ mod tests {
         refused(&set, dir.path(), "not empty");
         refused(&set, &set.join("data"), "inside the backup");
         refused(Path::new("/proc"), &to, "a mount point");
-        // Another file system, on every Linux.
-        if Path::new("/dev/shm").is_dir() {
-            let other = tempfile::tempdir_in("/dev/shm").expect("a directory");
+        // Another file system: memory, or that of this program if the tests' own folders are in memory.
+        let of_program = std::env::current_exe().expect("has a path");
+        let device = |path: &Path| fs::metadata(path).map(|meta| std::os::unix::fs::MetadataExt::dev(&meta)).ok();
+        let places = [Path::new("/dev/shm"), of_program.parent().expect("a folder")];
+        let elsewhere = places.into_iter().find(|place| place.is_dir() && device(place) != device(&set));
+        if let Some(place) = elsewhere {
+            let other = tempfile::tempdir_in(place).expect("a directory");
             refused(&set, &other.path().join("data"), "leave out --move");
             assert!(names(other.path()).is_empty());
         }
