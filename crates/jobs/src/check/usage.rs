@@ -122,6 +122,8 @@ impl Runs {
 pub(super) struct UsageMap {
     format: SpaceFormat,
     header: Option<SpaceHeader>,
+    /// Pages in the tablespace's files, if they are known before the end.
+    pages: Option<u32>,
     inner: Mutex<Inner>,
 }
 
@@ -143,7 +145,13 @@ pub(super) struct Usage {
 impl UsageMap {
     /// `header` comes from page 0, if that is there and sound. It must be known before any region is settled.
     pub fn new(format: SpaceFormat, header: Option<SpaceHeader>) -> Self {
-        Self { format, header, inner: Mutex::default() }
+        Self { format, header, pages: None, inner: Mutex::default() }
+    }
+
+    /// The tablespace ends after this many pages. So its last region is settled with its last page and not at the end of the run: with many
+    /// small tables, that region is all there is of each.
+    pub fn ending_after(self, pages: u32) -> Self {
+        Self { pages: Some(pages), ..self }
     }
 
     /// Pages from here on were never used, whatever they hold.
@@ -233,17 +241,25 @@ impl DoublewriteNotes {
 impl Inner {
     /// Counts pages as seen and settles complete regions, so memory does not grow with the file.
     fn count(&mut self, first: u32, pages: u32, space: &UsageMap) {
-        let region_pages = space.format.physical().get();
+        let region_pages = u64::from(space.format.physical().get());
+        let in_files = space.pages.map_or(u64::MAX, u64::from);
         let (mut at, end) = (u64::from(first), u64::from(first) + u64::from(pages));
         while at < end {
-            let number = (at / u64::from(region_pages)) as u32;
-            let border = (u64::from(number) + 1) * u64::from(region_pages);
+            let number = (at / region_pages) as u32;
+            let start = u64::from(number) * region_pages;
+            let border = start + region_pages;
             let region = self.regions.entry(number).or_default();
             region.seen += (end.min(border) - at) as u32;
-            if region.seen >= region_pages
+            if u64::from(region.seen) >= in_files.min(border).saturating_sub(start)
                 && let Some(mut region) = self.regions.remove(&number)
             {
                 self.settle(&mut region, space.header.as_ref(), &space.format);
+                // Of the pages that the file lacks, the descriptors tell which are free.
+                let lacks_pages = space.header.as_ref().is_some_and(|header| in_files < u64::from(header.size));
+                if lacks_pages && in_files < border {
+                    region.seen = 0;
+                    self.regions.insert(number, region);
+                }
             }
             at = end.min(border);
         }

@@ -1,6 +1,5 @@
 //! One worker: pieces of files come in, pages are judged while their bytes are still in this core's cache, and only sums go out.
 
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +23,7 @@ use crate::source::catalog::index_of;
 use crate::source::content::Content;
 use crate::source::datadir::plain;
 use crate::source::files::{self, File};
+use crate::source::head_of;
 use crate::source::keys::SpaceKey;
 use crate::source::name::NameHint;
 use crate::source::space::{self, SpacePart};
@@ -172,7 +172,7 @@ impl<'r> CheckWorker<'r> {
         let overlaps = continued.and_then(|(_, next)| (0 < part.first_page && part.first_page < next).then_some(next));
         let usage = match leader {
             Some(known) if part.first_page > 0 && overlaps.is_none() => Arc::clone(&known.usage),
-            _ => Arc::new(UsageMap::new(part.format, part.header)),
+            _ => Arc::new(self.usage_of(file, &part)),
         };
         let proof = match part.key {
             SpaceKey::MariaDb(_) => first_bytes(path, PROOF_PAGES * part.format.physical().bytes()),
@@ -181,6 +181,17 @@ impl<'r> CheckWorker<'r> {
         // A stream cannot be read twice; its first piece must do.
         part.is_key_proven = judge::is_key_proven(&part, if proof.is_empty() { head } else { &proof });
         Ok(Known { has_inside: part.has_inside(), part, usage, key_error, overlaps })
+    }
+
+    /// Of a file that no other continues, the end is known.
+    fn usage_of(&self, file: &FileState, part: &SpacePart) -> UsageMap {
+        let usage = UsageMap::new(part.format, part.header);
+        let is_alone = !matches!(file.candidate.hint, NameHint::System(_)) && part.first_page == 0;
+        if is_alone {
+            usage.ending_after(part.pages_in(file.candidate.len).try_into().unwrap_or(u32::MAX))
+        } else {
+            usage
+        }
     }
 
     /// Retries page 0 of a file that a server is writing. Does not wait if it was never written: that may take minutes.
@@ -428,13 +439,10 @@ impl<'r> CheckWorker<'r> {
 
 /// The first bytes of a file, up to `len`; empty for a stream, which cannot be read twice.
 fn first_bytes(path: &Path, len: usize) -> Vec<u8> {
-    let mut head = Vec::new();
     let is_file = files::metadata(path).is_ok_and(|meta| meta.is_file());
-    if is_file && let Ok(file) = File::open(path) {
-        // An error here shows as a short head, and is reported when the file itself is read.
-        drop(file.take(len as u64).read_to_end(&mut head));
-    }
-    head
+    // An error here shows as a short head, and is reported when the file itself is read.
+    let head = is_file.then(|| File::open(path).and_then(|file| head_of(&file, len)));
+    head.and_then(Result::ok).unwrap_or_default()
 }
 
 #[cfg(test)]

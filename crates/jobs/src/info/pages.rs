@@ -9,6 +9,7 @@ use format::{ExtentMap, PageNo, SpaceHeader};
 
 use super::look::Use;
 use crate::source::files::{self, File};
+use crate::source::head_of;
 use crate::source::keys::SpaceKey;
 use crate::source::name::NameHint;
 use crate::source::space::{self, SpacePart};
@@ -87,8 +88,5 @@ impl Pages {
 
 /// The first bytes of a file, up to `len`.
 pub(super) fn head(path: &Path, len: usize) -> io::Result<Vec<u8>> {
-    use std::io::Read;
-    let mut head = Vec::new();
-    File::open(path)?.take(len as u64).read_to_end(&mut head)?;
-    Ok(head)
+    head_of(&File::open(path)?, len)
 }

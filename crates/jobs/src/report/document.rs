@@ -1,6 +1,5 @@
 //! `Report`: what was examined, what was found, what was left out. The field names are the JSON document of `docs/check.md`.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -364,14 +363,20 @@ impl Report {
     }
 }
 
-/// Pages per checksum algorithm of one file.
+/// Pages per checksum algorithm of one file, by name. A list: nearly every file has one algorithm, and a node of a tree has room for eleven.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AlgorithmTally(BTreeMap<&'static str, u64>);
+pub struct AlgorithmTally(Vec<(&'static str, u64)>);
 
 impl AlgorithmTally {
     /// Adds `pages` to the count of `name`.
     pub fn add(&mut self, name: &'static str, pages: u64) {
-        *self.0.entry(name).or_default() += pages;
+        match self.0.binary_search_by_key(&name, |(name, _)| name) {
+            Ok(at) => self.0.iter_mut().skip(at).take(1).for_each(|(_, count)| *count += pages),
+            Err(at) => {
+                self.0.reserve_exact(1);
+                self.0.insert(at, (name, pages));
+            }
+        }
     }
 
     /// Adds another tally to this one.
@@ -385,7 +390,7 @@ impl AlgorithmTally {
     #[must_use]
     pub fn name(&self) -> Option<String> {
         let mut rows: Vec<_> = self.0.iter().collect();
-        rows.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+        rows.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
         let names: Vec<&str> = rows.into_iter().map(|(name, _)| *name).collect();
         (!names.is_empty()).then(|| names.join("+"))
     }

@@ -58,6 +58,23 @@ pub(crate) fn read_up_to(file: &impl FileExt, offset: u64, len: usize) -> io::Re
     Ok(bytes)
 }
 
+/// The first bytes of a file, up to `len`, in pieces that begin at 64 KiB and double: a small file takes one request and one that finds its
+/// end, and no buffer that is much larger than it.
+pub(crate) fn head_of(file: &impl FileExt, len: usize) -> io::Result<Vec<u8>> {
+    let (mut bytes, mut piece) = (Vec::new(), 64 << 10);
+    while bytes.len() < len {
+        let (start, want) = (bytes.len(), piece.min(len - bytes.len()));
+        bytes.resize(start + want, 0);
+        let got = read_into(file, start as u64, bytes.get_mut(start..).unwrap_or(&mut []))?;
+        bytes.truncate(start + got);
+        if got < want {
+            break;
+        }
+        piece = bytes.len();
+    }
+    Ok(bytes)
+}
+
 /// Fills `bytes` from a file at `offset`, as far as the file goes. Returns how many bytes that are.
 pub(crate) fn read_into(file: &impl FileExt, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
@@ -110,8 +127,7 @@ pub(crate) fn read_small(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     if !files::metadata(path)?.is_file() {
         return Err(refused("not a regular file".to_owned()));
     }
-    let mut bytes = Vec::new();
-    File::open(path)?.take(max + 1).read_to_end(&mut bytes)?;
+    let bytes = head_of(&File::open(path)?, usize::try_from(max + 1).unwrap_or(usize::MAX))?;
     if bytes.len() as u64 > max {
         return Err(refused(format!("longer than the {max} bytes that a file of this kind can have")));
     }

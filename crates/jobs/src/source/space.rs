@@ -1,11 +1,11 @@
 //! A file's format and place in its tablespace: decided once, from its first bytes.
 
-use std::io::Read;
 use std::path::Path;
 
 use super::keys::SpaceKey;
 use super::page::PageAt;
 use crate::source::files::File;
+use crate::source::head_of;
 use format::page::fil;
 use format::page::view;
 use format::{
@@ -158,9 +158,7 @@ fn header_under(head: &[u8], format: &SpaceFormat) -> (Option<SpaceHeader>, Opti
 /// The format of the file at `path` right now, if its page 0 is sound right now.
 #[must_use]
 pub fn part_now(path: &Path) -> Option<SpacePart> {
-    let mut head = Vec::new();
-    File::open(path).ok()?.take(HEAD as u64).read_to_end(&mut head).ok()?;
-    by_page0(&head, None)
+    by_page0(&head_of(&File::open(path).ok()?, HEAD).ok()?, None)
 }
 
 fn with_size(format: SpaceFormat, page_size: Option<u32>) -> SpaceFormat {

@@ -8,6 +8,7 @@ use format::page::zip::Unpacker;
 use format::{Lsn, Scheme, Verdict};
 
 use super::Tablespace;
+use super::space::OpenFile;
 use crate::source::page::PageOpener;
 
 /// An opened page.
@@ -28,6 +29,8 @@ pub struct Opener {
     last: Option<Arc<[u8]>>,
     /// The highest LSN of the sound pages opened.
     newest: Lsn,
+    /// The file of the page read last.
+    pub(super) file: OpenFile,
 }
 
 impl Opener {

@@ -14,6 +14,7 @@ use super::page::{Opened, Opener};
 use crate::fault;
 use crate::source::datadir::plain;
 use crate::source::files::{self, File};
+use crate::source::head_of;
 use crate::source::keys::SpaceKey;
 use crate::source::page::PageAt;
 use crate::source::remote::RemoteObject;
@@ -68,6 +69,21 @@ impl SpaceFile {
 
     fn open(&self) -> std::io::Result<File> {
         File::open_found(&self.path, self.object.as_ref())
+    }
+}
+
+/// The file of the page read last: the next one is in the same file as a rule, and opening costs more than reading.
+#[derive(Debug, Default)]
+pub(super) struct OpenFile(Option<(PathBuf, File)>);
+
+impl OpenFile {
+    fn of(&mut self, file: &SpaceFile) -> std::io::Result<&File> {
+        let kept = self.0.take().filter(|(path, _)| *path == file.path && file.object.is_none());
+        let opened = match kept {
+            Some(kept) => kept,
+            None => (file.path.clone(), file.open()?),
+        };
+        Ok(&self.0.insert(opened).1)
     }
 }
 
@@ -169,9 +185,14 @@ impl Tablespace {
     /// # Errors
     /// Why it cannot be read, as a clause.
     pub fn stored(&self, page_no: u32) -> Result<Vec<u8>, String> {
+        self.stored_by(page_no, &mut OpenFile::default())
+    }
+
+    /// The same with a file that may be open from the page before.
+    fn stored_by(&self, page_no: u32, open: &mut OpenFile) -> Result<Vec<u8>, String> {
         let (file, offset) = self.file_of(page_no).ok_or_else(|| not_there(page_no))?;
         let mut page = vec![0; self.format.physical().bytes()];
-        let opened = file.open().map_err(|error| format!("page {page_no} cannot be read: {}", plain(&error)))?;
+        let opened = open.of(file).map_err(|error| format!("page {page_no} cannot be read: {}", plain(&error)))?;
         let read = opened.read_exact_at(&mut page, offset);
         read.map_err(|error| fault::note_page(&file.path, page_no, &error))?;
         Ok(page)
@@ -251,7 +272,8 @@ impl Tablespace {
     /// # Errors
     /// Why it cannot be read, as a clause.
     pub fn sound(&self, page_no: u32, opener: &mut Opener) -> Result<Arc<[u8]>, String> {
-        self.opened(page_no, &self.stored(page_no)?, opener)
+        let stored = self.stored_by(page_no, &mut opener.file)?;
+        self.opened(page_no, &stored, opener)
     }
 
     /// Opens one page that must be sound, from its stored bytes.
@@ -274,11 +296,8 @@ fn not_there(page_no: u32) -> String {
 }
 
 fn first_bytes(path: &Path, len: usize) -> Result<Vec<u8>, String> {
-    use std::io::Read;
-    let mut head = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(len as u64).read_to_end(&mut head));
-    read.map_err(|error| format!("cannot be read: {}", plain(&error)))?;
-    Ok(head)
+    let read = File::open(path).and_then(|file| head_of(&file, len));
+    read.map_err(|error| format!("cannot be read: {}", plain(&error)))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! A dictionary's entry for one tablespace.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Everything read from a dictionary.
 #[derive(Debug, Default)]
@@ -74,12 +75,12 @@ pub(super) enum Holds {
 /// The root of a tree.
 #[derive(Debug, Clone)]
 pub(super) struct TreeAt {
-    /// `database.table`.
-    pub table: String,
-    /// See [`Entry::stored`].
-    pub stored: String,
+    /// `database.table`, shared by the trees of a table.
+    pub table: Arc<str>,
+    /// See [`Entry::stored`]; shared in the same way.
+    pub stored: Arc<str>,
     /// Name of the index.
-    pub index: String,
+    pub index: Box<str>,
     /// Index id.
     pub id: u64,
     /// Its root page.
@@ -103,6 +104,13 @@ impl Entry {
             is_intermediate: false,
             is_being_indexed: false,
         }
+    }
+
+    /// Gives back the room that its lists grew into: with 50,000 tables that is more than what they hold.
+    pub fn settled(mut self) -> Self {
+        self.files.shrink_to_fit();
+        self.trees.shrink_to_fit();
+        self
     }
 
     /// All places where a file of it may be.

@@ -38,7 +38,7 @@ pub(super) fn halves(root: &Path, names: &BTreeSet<PathBuf>, dictionary: &Dictio
     let mut known: BTreeSet<PathBuf> = BTreeSet::new();
     let any = LazyCell::new(|| AnyCase::of(names));
     let in_system = dictionary.entries.iter().filter(|entry| matches!(entry.holds, Holds::System | Holds::Several));
-    let in_system = in_system.flat_map(|entry| &entry.trees).map(|tree| tree.stored.as_str());
+    let in_system = in_system.flat_map(|entry| &entry.trees).map(|tree| &*tree.stored);
     let own = dictionary.entries.iter().filter(|entry| entry.holds == Holds::Table && !entry.is_intermediate);
     let tables = own.map(|entry: &Entry| entry.stored.as_str()).chain(in_system).collect::<BTreeSet<_>>();
     let by_table = ByTable::of(dictionary);

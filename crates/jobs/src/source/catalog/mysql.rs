@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use format::bytes::be;
 use format::page::fil::FIL_PAGE_SPACE_ID;
@@ -56,7 +57,7 @@ struct Reader<'s> {
 
 /// A user table, or a partition of one.
 struct Piece {
-    name: String,
+    name: Arc<str>,
     is_intermediate: bool,
     is_discarded: bool,
 }
@@ -80,6 +81,7 @@ pub(super) fn read(space: &Tablespace, root: &Path) -> Result<Dictionary, String
     let mut entries = reader.tablespaces(root)?;
     let pieces = reader.tables()?;
     let parts = reader.partitions(&pieces)?;
+    let none: Arc<str> = Arc::from("");
     let roots = |entries: &mut BTreeMap<u64, Entry>, owner: Option<&Piece>, row: &DictionaryRow<'_>, name: String| {
         let (Some(id), Some(root)) = (row.option("se_private_data", "id"), row.option("se_private_data", "root"))
         else {
@@ -90,16 +92,16 @@ pub(super) fn read(space: &Tablespace, root: &Path) -> Result<Dictionary, String
         };
         let Some(owner) = owner else { return };
         if entry.holds == Holds::Table {
-            entry.name.clone_from(&owner.name);
+            owner.name.as_ref().clone_into(&mut entry.name);
         }
         entry.is_intermediate |= owner.is_intermediate && entry.holds == Holds::Table;
         entry.is_discarded |= owner.is_discarded && entry.holds == Holds::Table;
         // A root page number has 32 bits. A full-text index has no root: its words are in auxiliary tables.
         if let Some(page) = u32::try_from(root).ok().filter(|page| *page != u32::MAX) {
             entry.trees.push(TreeAt {
-                table: owner.name.clone(),
-                stored: String::new(),
-                index: name,
+                table: Arc::clone(&owner.name),
+                stored: Arc::clone(&none),
+                index: name.into(),
                 id,
                 page,
                 is_flagged: false,
@@ -122,7 +124,12 @@ pub(super) fn read(space: &Tablespace, root: &Path) -> Result<Dictionary, String
     })?;
     let ddl_steps = reader.ddl_steps(root)?;
     let newest_transaction = reader.newest_transaction;
-    Ok(Dictionary { is_in_files: true, newest_transaction, ddl_steps, entries: entries.into_values().collect() })
+    Ok(Dictionary {
+        is_in_files: true,
+        newest_transaction,
+        ddl_steps,
+        entries: entries.into_values().map(Entry::settled).collect(),
+    })
 }
 
 /// Whether an object's JSON has this name. MySQL writes no spaces between tokens.
@@ -209,7 +216,7 @@ impl Reader<'_> {
             let (Some(id), Some(name)) = (row.id("id"), row.text("name")) else { return Ok(()) };
             let is_intermediate = row.choice("hidden") == Some(HIDDEN_DDL) || name.starts_with("#sql");
             let is_discarded = row.option("se_private_data", "discard") == Some(1);
-            pieces.insert(id, Piece { name: format!("{schema}.{name}"), is_intermediate, is_discarded });
+            pieces.insert(id, Piece { name: format!("{schema}.{name}").into(), is_intermediate, is_discarded });
             Ok(())
         })?;
         Ok(pieces)
@@ -233,7 +240,7 @@ impl Reader<'_> {
         };
         let piece = |(id, (_, table, is_discarded)): (&u64, &(String, &Piece, bool))| {
             let (is_intermediate, is_discarded) = (table.is_intermediate, *is_discarded);
-            Some((*id, Piece { name: name_of(*id)?, is_intermediate, is_discarded }))
+            Some((*id, Piece { name: name_of(*id)?.into(), is_intermediate, is_discarded }))
         };
         Ok(parts.iter().filter_map(piece).collect())
     }

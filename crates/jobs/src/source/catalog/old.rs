@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use format::PageNo;
 use format::bytes::be;
@@ -76,16 +77,19 @@ pub(super) fn read(system: &Tablespace, root: &Path) -> Result<Dictionary, Strin
             general.is_being_indexed |= is_being_indexed;
             continue;
         }
-        entries.push(Entry {
-            files: vec![place(root, &table.name)],
-            trees,
-            is_discarded: table.is_discarded,
-            is_intermediate: last_of(&table.name).starts_with(INTERMEDIATE),
-            is_being_indexed,
-            stored: table.name.clone(),
-            columns: Some(table.columns),
-            ..Entry::new(table_name(&table.name), table.space.0, Holds::Table)
-        });
+        entries.push(
+            Entry {
+                files: vec![place(root, &table.name)],
+                trees,
+                is_discarded: table.is_discarded,
+                is_intermediate: last_of(&table.name).starts_with(INTERMEDIATE),
+                is_being_indexed,
+                stored: table.name.clone(),
+                columns: Some(table.columns),
+                ..Entry::new(table_name(&table.name), table.space.0, Holds::Table)
+            }
+            .settled(),
+        );
     }
     entries.push(in_system);
     entries.extend(general.into_values());
@@ -145,10 +149,11 @@ fn stem_of(file: &Path) -> String {
 fn trees(table: &SysTable, indexes: &[SysIndex]) -> Vec<TreeAt> {
     let rooted =
         |index: &&SysIndex| index.kind & INDEX_FULLTEXT == 0 && index.root.root.0 != NONE && !is_being_built(index);
+    let (name, stored): (Arc<str>, Arc<str>) = (table_name(&table.name).into(), table.name.as_str().into());
     let tree = |index: &SysIndex| TreeAt {
-        table: table_name(&table.name),
-        stored: table.name.clone(),
-        index: index.name.clone(),
+        table: Arc::clone(&name),
+        stored: Arc::clone(&stored),
+        index: index.name.as_str().into(),
         id: index.root.id,
         page: index.root.root.0,
         is_flagged: index.kind & INDEX_CORRUPT != 0,
