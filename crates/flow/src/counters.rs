@@ -26,6 +26,13 @@ impl Counters {
         self.workers.get(index).unwrap_or(&self.spare)
     }
 
+    /// Says how many files, or tables, there are.
+    #[must_use]
+    pub fn expecting(self, files: usize) -> Self {
+        add(&self.spare.files_known, files as u64);
+        self
+    }
+
     /// The current sum over all workers.
     #[must_use]
     pub fn total(&self) -> Counts {
@@ -82,6 +89,10 @@ counters! {
     direct_refused,
     /// Pieces handed over with at least one gap.
     pieces_with_gaps,
+    /// Files, or tables, that the run is done with.
+    files_done,
+    /// How many there are in all, if the run says so.
+    files_known,
 }
 
 impl Counts {
@@ -99,6 +110,8 @@ impl Counts {
             opens: self.opens + other.opens,
             direct_refused: self.direct_refused + other.direct_refused,
             pieces_with_gaps: self.pieces_with_gaps + other.pieces_with_gaps,
+            files_done: self.files_done + other.files_done,
+            files_known: self.files_known + other.files_known,
         }
     }
 
@@ -116,6 +129,11 @@ impl Counts {
 }
 
 impl WorkerCounters {
+    /// Counts files, or tables, that the run is done with.
+    pub fn done_with(&self, files: usize) {
+        add(&self.files_done, files as u64);
+    }
+
     /// Counts a piece if it has gaps.
     pub(crate) fn count_gaps(&self, gaps: &[crate::Gap]) {
         if !gaps.is_empty() {

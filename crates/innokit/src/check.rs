@@ -52,6 +52,7 @@ fn checked(args: &CheckArgs) -> Result<u8, Box<dyn Error>> {
             "`--since-lsn` is about pages: a tree has no LSN, so it cannot be combined with `--level structure`".into(),
         );
     }
+    args.reading.selected.refuse_without_directory(&args.paths)?;
     let (started, screen) = (SystemTime::now(), Screen::default());
     // Before a first signal only sets a flag.
     args.reading.keys.files().hold_pipes()?;
@@ -142,6 +143,7 @@ fn table_options(args: &CheckArgs) -> TableOptions {
         findings_max: check.findings_max,
         page_size: check.page_size,
         keys: check.keys,
+        selection: check.selection,
         ..defaults
     }
 }
@@ -185,6 +187,7 @@ fn options(args: &CheckArgs) -> CheckOptions {
         live: args.live,
         rate: args.rate,
         list_tables: args.output.tables,
+        selection: args.reading.selected.selection(),
         portion: args.part,
         since_lsn: args.since_lsn.map(format::Lsn),
         ..defaults

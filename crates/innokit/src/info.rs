@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use jobs::source::datadir::Inventory;
+use jobs::source::selection::Selection;
 use jobs::{InfoOptions, InfoReport};
 
 use crate::args::InfoArgs;
@@ -21,7 +22,7 @@ pub fn run(args: &InfoArgs) -> Result<u8, Box<dyn Error>> {
             "`innokit info` needs files: standard input cannot be read out of order (a file of that name: ./-)".into(),
         );
     }
-    let files = files(&args.files);
+    let files = files(&args.files, &args.selected.selection());
     if files.is_empty() {
         // Silence would look like an answer.
         let paths: Vec<String> = args.files.iter().map(|path| path.display().to_string()).collect();
@@ -50,12 +51,12 @@ pub fn run(args: &InfoArgs) -> Result<u8, Box<dyn Error>> {
 }
 
 /// The files to describe. For a directory, those that `innokit check` would examine.
-fn files(paths: &[PathBuf]) -> Vec<PathBuf> {
+fn files(paths: &[PathBuf], selection: &Selection) -> Vec<PathBuf> {
     let of = |path: &PathBuf| {
         if !jobs::source::remote::is_url(path) && !path.is_dir() {
             return vec![path.clone()];
         }
-        let inventory = Inventory::take(std::slice::from_ref(path));
+        let inventory = Inventory::take_selected(std::slice::from_ref(path), selection);
         let failed = inventory.failed.into_iter().map(|passed| passed.path);
         inventory.candidates.into_iter().map(|file| file.path).chain(failed).collect()
     };

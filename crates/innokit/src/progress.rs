@@ -4,11 +4,11 @@ use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use flow::Counters;
+use flow::{Counters, Counts};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::Progress;
-use crate::print::human;
+use crate::print::{grouped, human};
 use crate::terminal;
 use crate::watch::Screen;
 
@@ -30,14 +30,14 @@ struct Lines {
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
 impl Lines {
-    fn tell(&mut self, read: u64, total: Option<u64>) {
+    fn tell(&mut self, read: u64, total: Option<u64>, files: &str) {
         if Instant::now() < self.next {
             return;
         }
         self.next = Instant::now() + LINE_EVERY;
         let rate = read as f64 / self.start.elapsed().as_secs_f64().max(1e-3);
         let of = total.map(|total| format!(" of {}", human(total as f64))).unwrap_or_default();
-        terminal::say(&format!("read {}{of}, {}/s", human(read as f64), human(rate)));
+        terminal::say(&format!("read {}{of}, {}/s{files}", human(read as f64), human(rate)));
     }
 }
 
@@ -51,21 +51,25 @@ impl Bar {
             let lines = Arc::new(Mutex::new(Lines { next: Instant::now(), start: Instant::now() }));
             let shown = Arc::clone(&lines);
             let tell = move |counters: &Counters| {
-                let read = counters.total().bytes_read;
-                shown.lock().unwrap_or_else(PoisonError::into_inner).tell(read, total);
+                let counts = counters.total();
+                shown.lock().unwrap_or_else(PoisonError::into_inner).tell(counts.bytes_read, total, &files(&counts));
             };
             return Self(Some(Box::new(tell)), None, Some(lines));
         }
         // As wide as the terminal, with decimal units, as in reports.
         let bar = match total {
             Some(bytes) => ProgressBar::new(bytes).with_style(style(
-                "{wide_bar:.cyan/dim} {percent:>3}%  {decimal_bytes} of {decimal_total_bytes}  {decimal_bytes_per_sec}  {eta} left",
+                "{wide_bar:.cyan/dim} {percent:>3}%  {decimal_bytes} of {decimal_total_bytes}  {decimal_bytes_per_sec}  {eta} left{msg}",
             )),
-            None => ProgressBar::new_spinner().with_style(style("{spinner} {decimal_bytes}  {decimal_bytes_per_sec}")),
+            None => ProgressBar::new_spinner().with_style(style("{spinner} {decimal_bytes}  {decimal_bytes_per_sec}{msg}")),
         };
         bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
         let shown = bar.clone();
-        let tell = move |counters: &Counters| shown.set_position(counters.total().bytes_read);
+        let tell = move |counters: &Counters| {
+            let counts = counters.total();
+            shown.set_position(counts.bytes_read);
+            shown.set_message(files(&counts));
+        };
         Self(Some(Box::new(tell)), Some(bar), None)
     }
 
@@ -87,15 +91,17 @@ impl Bar {
     pub fn watch_total(&self) -> Option<Box<TotalWatch>> {
         if let Some(lines) = self.2.clone() {
             return Some(Box::new(move |total, counters| {
-                let read = counters.total().bytes_read;
-                lines.lock().unwrap_or_else(PoisonError::into_inner).tell(read, Some(total.max(read)));
+                let (counts, read) = (counters.total(), counters.total().bytes_read);
+                let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+                lines.tell(read, Some(total.max(read)), &files(&counts));
             }));
         }
         let shown = self.1.clone()?;
         Some(Box::new(move |total, counters| {
-            let read = counters.total().bytes_read;
-            shown.set_length(total.max(read));
-            shown.set_position(read);
+            let counts = counters.total();
+            shown.set_length(total.max(counts.bytes_read));
+            shown.set_position(counts.bytes_read);
+            shown.set_message(files(&counts));
         }))
     }
 
@@ -103,7 +109,7 @@ impl Bar {
     pub fn watch_bytes(&self) -> Option<Arc<dyn Fn(u64, u64) + Send + Sync>> {
         if let Some(lines) = self.2.clone() {
             return Some(Arc::new(move |done, total| {
-                lines.lock().unwrap_or_else(PoisonError::into_inner).tell(done, Some(total));
+                lines.lock().unwrap_or_else(PoisonError::into_inner).tell(done, Some(total), "");
             }));
         }
         let shown = self.1.clone()?;
@@ -119,6 +125,14 @@ impl Bar {
             bar.finish_and_clear();
         }
     }
+}
+
+/// How many files, or tables, are done; nothing if there is only one.
+fn files(counts: &Counts) -> String {
+    if counts.files_known < 2 {
+        return String::new();
+    }
+    format!(", {} of {} tables", grouped(counts.files_done), grouped(counts.files_known))
 }
 
 /// Whether to show progress.

@@ -82,6 +82,7 @@ fn options(args: &TableArgs, depth: Depth) -> TableOptions {
         findings_max: args.output.max_findings,
         page_size: args.reading.page_size,
         keys: args.reading.keys.files(),
+        selection: args.reading.selected.selection(),
         depth,
         list_tables: args.output.tables,
         ..defaults

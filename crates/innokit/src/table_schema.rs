@@ -19,7 +19,7 @@ pub fn run(args: &SchemaArgs) -> Result<u8, Box<dyn Error>> {
     let options = SchemaOptions {
         keys: args.keys.files(),
         page_size: args.page_size,
-        table: args.table.clone(),
+        selection: args.selected.selection(),
         create_table: args.create_table.clone(),
     };
     let started = SystemTime::now();
@@ -34,9 +34,10 @@ pub fn run(args: &SchemaArgs) -> Result<u8, Box<dyn Error>> {
         writeln!(errors, "{}", shown(&format!("{}: {}", unread.path.display(), unread.why)))?;
     }
     if report.tables.is_empty() && report.unread.is_empty() {
-        match &args.table {
-            Some(table) => writeln!(errors, "no table is called {table} here")?,
-            None => writeln!(errors, "there are no tables here")?,
+        match args.selected.table.as_slice() {
+            [table] => writeln!(errors, "no table is called {table} here")?,
+            _ if !options.selection.is_all() => writeln!(errors, "there are no such tables here")?,
+            _ => writeln!(errors, "there are no tables here")?,
         }
     }
     Ok(report.exit_status())
@@ -80,7 +81,7 @@ fn version(number: u32) -> String {
 
 /// Prints triggers. A table without any prints nothing, which is no fault.
 fn run_triggers(args: &SchemaArgs) -> Result<u8, Box<dyn Error>> {
-    let (tables, unread) = triggers(&args.paths)?;
+    let (tables, unread) = triggers(&args.paths, &args.selected.selection())?;
     match print_triggers(&tables) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         other => other?,

@@ -61,7 +61,15 @@ fn neither_a_row_nor_a_leaf_takes_memory_of_its_own() {
     let paths: [PathBuf; 1] = [path];
 
     let keys = KeyFiles::default();
-    let wish = Wish { keys: &keys, page_size: None, workers: 1, index: None, create_table: None, pending: true };
+    let wish = Wish {
+        keys: &keys,
+        selection: None,
+        page_size: None,
+        workers: 1,
+        index: None,
+        create_table: None,
+        pending: true,
+    };
     let found = allocations(|| assert_eq!(Tables::find(&paths, wish).expect("tables").tables.len(), 1));
 
     let mut options = ChecksumOptions::default();

@@ -55,7 +55,15 @@ impl Table {
 
 fn find(path: &Path) -> Tables {
     let keys = KeyFiles::default();
-    let wish = Wish { keys: &keys, page_size: None, workers: 1, index: None, create_table: None, pending: true };
+    let wish = Wish {
+        keys: &keys,
+        selection: None,
+        page_size: None,
+        workers: 1,
+        index: None,
+        create_table: None,
+        pending: true,
+    };
     Tables::find(&[path.to_path_buf()], wish).expect("tables")
 }
 

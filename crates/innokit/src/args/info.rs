@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::keys::KeyArgs;
+use super::selection::SelectionArgs;
 use super::sizes::page_size;
 use crate::picture;
 
@@ -48,6 +49,9 @@ pub struct InfoArgs {
 
     #[command(flatten)]
     pub keys: KeyArgs,
+
+    #[command(flatten)]
+    pub selected: SelectionArgs,
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod reading;
 mod recover;
 mod redo;
 mod restore;
+mod selection;
 mod server;
 mod sizes;
 mod table;

@@ -4,6 +4,7 @@ use clap::{Args, ValueEnum};
 use flow::{IoMode, ReadOptions};
 
 use super::keys::KeyArgs;
+use super::selection::SelectionArgs;
 use super::sizes::page_size;
 
 /// Options of every command that reads whole files or tables.
@@ -27,6 +28,9 @@ pub struct ReadingArgs {
 
     #[command(flatten)]
     pub keys: KeyArgs,
+
+    #[command(flatten)]
+    pub selected: SelectionArgs,
 }
 
 impl ReadingArgs {

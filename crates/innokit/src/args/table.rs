@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::keys::KeyArgs;
 use super::output::OutputArgs;
 use super::reading::ReadingArgs;
+use super::selection::SelectionArgs;
 use super::sizes::page_size;
 use crate::table_rows::{CHECKSUM_EXAMPLES, ChecksumArgs, EXPORT_EXAMPLES, ExportArgs};
 
@@ -65,10 +66,6 @@ pub struct SchemaArgs {
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
 
-    /// Only this table: DATABASE.TABLE or TABLE.
-    #[arg(long, value_name = "TABLE")]
-    pub table: Option<String>,
-
     /// Use this page size (4K to 64K), whatever the files say.
     #[arg(long, value_name = "SIZE", value_parser = page_size)]
     pub page_size: Option<u32>,
@@ -79,11 +76,14 @@ pub struct SchemaArgs {
 
     /// Print the triggers of the tables instead, from MariaDB's .TRG files. MySQL keeps them in its dictionary:
     /// mysqldump --no-create-info --no-data --triggers.
-    #[arg(long, conflicts_with_all = ["table", "create_table", "json"])]
+    #[arg(long, conflicts_with_all = ["create_table", "json"])]
     pub triggers: bool,
 
     #[command(flatten)]
     pub keys: KeyArgs,
+
+    #[command(flatten)]
+    pub selected: SelectionArgs,
 
     /// Print one JSON document instead of SQL.
     #[arg(long)]

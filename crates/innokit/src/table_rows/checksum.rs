@@ -50,6 +50,7 @@ pub fn checksum(args: &ChecksumArgs) -> Result<u8, Box<dyn Error>> {
         scan: args.rows.scan(),
         page_size: args.rows.reading.page_size,
         keys: args.rows.reading.keys.files(),
+        selection: args.rows.reading.selected.selection(),
         create_table: args.rows.create_table.clone(),
         expected,
     };

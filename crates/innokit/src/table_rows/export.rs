@@ -324,6 +324,7 @@ fn options(args: &ExportArgs) -> Result<ExportOptions, String> {
         scan,
         page_size: args.rows.reading.page_size,
         keys: args.rows.reading.keys.files(),
+        selection: args.rows.reading.selected.selection(),
         create_table: args.rows.create_table.clone(),
         only_file: args.output.clone().filter(|output| output.as_path() != Path::new("-") && !is_folder(output)),
         columns: args.columns.clone(),

@@ -42,6 +42,7 @@ mod pending;
 mod prometheus;
 mod redo_info;
 mod same_answer;
+mod selection;
 mod space_management;
 mod summaries;
 mod unread;

@@ -88,7 +88,7 @@ impl Check {
             return Err(Error::Usage(words.to_owned()));
         }
         let keys = options.keys.read()?;
-        let mut inventory = Inventory::take(paths);
+        let mut inventory = Inventory::take_selected(paths, &options.selection);
         let catalogs = Catalog::all(&inventory, &keys, options.page_size);
         for path in catalogs.iter().flat_map(Catalog::outside) {
             inventory.add(path);
@@ -125,7 +125,8 @@ impl Check {
         let blocks = Devices::over(&set, stretches(&files), read.block_size, home);
         let tasks = usize::try_from(blocks.blocks()).unwrap_or(usize::MAX).max(self.inventory.candidates.len());
         let workers = options.workers.clamp(1, tasks.max(1));
-        let counters = Counters::new(workers);
+        let swept = files.iter().filter(|file| file.share.any && file.candidate.content == Content::Pages).count();
+        let counters = Counters::new(workers).expecting(swept);
         let throttle = Throttle::new(options.rate, options.watcher.clone());
         let outcomes = watched(watch, &counters, || {
             run_workers(workers, |worker| {
@@ -140,6 +141,10 @@ impl Check {
                     match item {
                         Ok(piece) => {
                             desk.piece(&piece);
+                            let read_to = piece.offset + piece.bytes.len() as u64;
+                            let is_end =
+                                files.get(piece.file.0 as usize).is_some_and(|file| file.share.ends_at(read_to));
+                            counters.worker(worker).done_with(usize::from(is_end));
                             throttle.took(piece.bytes.len());
                         }
                         Err(failure) => desk.failure(&failure),

@@ -6,6 +6,7 @@ use format::Lsn;
 use super::portion::Portion;
 use crate::report::watcher::Watcher;
 use crate::source::keys::KeyFiles;
+use crate::source::selection::Selection;
 
 /// How to check.
 #[derive(Clone, Debug)]
@@ -32,6 +33,8 @@ pub struct CheckOptions {
     pub rate: Option<u64>,
     /// Lists the verdict on every table.
     pub list_tables: bool,
+    /// Of directories, only the files of these tables.
+    pub selection: Selection,
     /// Only this part of the files.
     pub portion: Option<Portion>,
     /// Pages older than this are counted but not verified.
@@ -55,6 +58,7 @@ impl Default for CheckOptions {
             live: false,
             rate: None,
             list_tables: false,
+            selection: Selection::default(),
             portion: None,
             since_lsn: None,
             watcher: Watcher::default(),

@@ -76,6 +76,11 @@ impl Share {
         Self { any: false, first: false, last: false, stretches: Vec::new() }
     }
 
+    /// Whether the last of it ends there.
+    pub fn ends_at(&self, byte: u64) -> bool {
+        self.stretches.last().is_some_and(|(_, to)| *to == byte)
+    }
+
     /// Bytes in this share.
     pub fn bytes(&self) -> u64 {
         self.stretches.iter().map(|(from, to)| to - from).sum()

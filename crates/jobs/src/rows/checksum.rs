@@ -25,6 +25,7 @@ use crate::Error;
 use crate::report::document::Pending;
 use crate::report::watcher::watched;
 use crate::source::keys::KeyFiles;
+use crate::source::selection::Selection;
 use crate::tree::Opener;
 
 /// Which tables to checksum, and how to read them.
@@ -36,6 +37,8 @@ pub struct ChecksumOptions {
     pub page_size: Option<u32>,
     /// Key files.
     pub keys: KeyFiles,
+    /// Of directories, only these tables.
+    pub selection: Selection,
     /// A file of `CREATE TABLE` statements for tablespaces without a definition.
     pub create_table: Option<PathBuf>,
     /// Expected values by table name.
@@ -149,6 +152,7 @@ pub fn checksums(
     let start = Instant::now();
     let wish = Wish {
         keys: &options.keys,
+        selection: Some(&options.selection),
         page_size: options.page_size,
         workers: options.scan.workers,
         index: None,
@@ -156,12 +160,16 @@ pub fn checksums(
         pending: true,
     };
     let tables = Tables::find(paths, wish)?;
-    let counters = Counters::new(options.scan.workers.max(1));
+    let counters = Counters::new(options.scan.workers.max(1)).expecting(tables.tables.len());
     let total = tables.bytes();
     let tell = watch.map(|watch| move |counters: &Counters| watch(total, counters));
     let tell = tell.as_ref().map(|tell| tell as &(dyn Fn(&Counters) + Sync));
     let sums = watched(tell, &counters, || {
-        let of = |table| checksum_of(OpenTable { table, tables: &tables, split: None }, options, &counters);
+        let of = |table| {
+            let sum = checksum_of(OpenTable { table, tables: &tables, split: None }, options, &counters);
+            counters.worker(0).done_with(1);
+            sum
+        };
         tables.tables.iter().map(of).collect::<Result<Vec<_>, Error>>()
     })?;
     let found = |name: &&String| !sums.iter().any(|sum| sum.table == **name);

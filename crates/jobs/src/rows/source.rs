@@ -20,6 +20,7 @@ use crate::source::keys::KeyFiles;
 use crate::source::name::table_of_path;
 use crate::source::redo_log::RedoLogs;
 use crate::source::remote::Missed;
+use crate::source::selection::Selection;
 use crate::table::definitions::{Definitions, Described, own_definitions};
 use crate::table::known::{Known, know};
 use crate::table::lone::{self, Statements};
@@ -73,6 +74,8 @@ pub struct Unread {
 pub struct Wish<'w> {
     /// Key files.
     pub keys: &'w KeyFiles,
+    /// Of directories, only these tables.
+    pub selection: Option<&'w Selection>,
     /// Logical page size in bytes; overrides what the files say.
     pub page_size: Option<u32>,
     /// Workers.
@@ -114,7 +117,7 @@ impl Tables {
         let Wish { page_size, workers, index, .. } = wish;
         let keys = wish.keys.read()?;
         let statements = wish.create_table.map(Statements::read).transpose()?;
-        let mut inventory = Inventory::take(paths);
+        let mut inventory = Inventory::take_selected(paths, wish.selection.unwrap_or(&Selection::default()));
         let groups = groups(&mut inventory);
         let set = files::set(groups.iter().flatten().map(|file| (file.path.clone(), file.len)));
         let opened = in_parallel(workers, &groups, |files| open(files, &keys, page_size));
@@ -149,7 +152,13 @@ impl Tables {
                 let why = help.why.clone().unwrap_or_else(|| "no definition of its table was found".to_owned());
                 unread.push(Unread { path: space.path().to_path_buf(), why });
             }
-            for tree in trees.into_iter().filter(|tree| is_named(space) || !is_the_servers(&tree.0.table)) {
+            let is_wanted = |tree: &(Described, TreeSource)| {
+                let is_selected = wish.selection.is_none_or(|selection| {
+                    is_named(space) || selection.has_file(space.path()) || selection.has_table(&tree.0.table)
+                });
+                is_selected && (is_named(space) || !is_the_servers(&tree.0.table))
+            };
+            for tree in trees.into_iter().filter(is_wanted) {
                 found.add(number, tree, &help, &spaces);
             }
         }

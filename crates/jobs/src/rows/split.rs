@@ -171,7 +171,15 @@ impl Split {
         let paths: Vec<PathBuf> = self.files.iter().map(|file| file.path.clone()).collect();
         self.files.iter().try_for_each(SplitFile::expect)?;
         // Who made the splits was told what is pending.
-        let wish = Wish { keys, page_size: None, workers: 1, index: None, create_table: None, pending: false };
+        let wish = Wish {
+            keys,
+            selection: None,
+            page_size: None,
+            workers: 1,
+            index: None,
+            create_table: None,
+            pending: false,
+        };
         let mut tables = Tables::find(&paths, wish)?;
         let path = paths.first().cloned().unwrap_or_default();
         if let Some(unread) = tables.unread.iter().find(|unread| self.files.iter().any(|file| file.path == unread.path))

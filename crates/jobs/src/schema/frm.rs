@@ -9,6 +9,7 @@ use super::dictionary::Dictionary;
 use crate::source::datadir::plain;
 use crate::source::files::{self, File};
 use crate::source::name::decoded;
+use crate::source::selection::Selection;
 
 /// The longest file that the server reads, bytes. A file of another kind may have any length.
 const LEN_MAX: u64 = 16 << 20;
@@ -20,14 +21,14 @@ pub(super) fn is_frm(path: &Path) -> bool {
 }
 
 /// The definitions below a directory.
-pub(super) fn below(dir: &Path) -> Vec<PathBuf> {
+pub(super) fn below(dir: &Path, selection: &Selection) -> Vec<PathBuf> {
     let (mut out, mut dirs) = (Vec::new(), vec![(dir.to_path_buf(), 0)]);
     while let Some((dir, depth)) = dirs.pop() {
         let entries = files::read_dir(&dir).into_iter().flatten();
         for path in entries.map(|entry| entry.path()) {
             if files::is_dir(&path) && depth < DEPTH_MAX {
                 dirs.push((path, depth + 1));
-            } else if is_frm(&path) && is_innodb(&path) {
+            } else if is_frm(&path) && selection.has_file(&path) && is_innodb(&path) {
                 out.push(path);
             }
         }

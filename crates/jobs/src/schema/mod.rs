@@ -21,6 +21,7 @@ pub use self::triggers::{TableTriggers, Trigger, triggers};
 use crate::source::datadir::Inventory;
 use crate::source::files;
 use crate::source::keys::KeyFiles;
+use crate::source::selection::Selection;
 use crate::table::definitions::{Definitions, own_definitions};
 use crate::table::lone::{self, Statements};
 use crate::table::{groups, open};
@@ -34,8 +35,8 @@ pub struct SchemaOptions {
     pub keys: KeyFiles,
     /// Logical page size in bytes; overrides what the files say.
     pub page_size: Option<u32>,
-    /// Only this table, as `database.table` or `table`.
-    pub table: Option<String>,
+    /// Of directories, only these tables.
+    pub selection: Selection,
     /// A file of `CREATE TABLE` statements for tablespaces without a definition.
     pub create_table: Option<PathBuf>,
 }
@@ -96,13 +97,13 @@ pub fn schema(paths: &[PathBuf], options: &SchemaOptions) -> Result<SchemaReport
     let keys = options.keys.read()?;
     let statements = options.create_table.as_deref().map(Statements::read).transpose()?;
     let (frms, others): (Vec<PathBuf>, Vec<PathBuf>) = paths.iter().cloned().partition(|path| frm::is_frm(path));
-    let mut inventory = Inventory::take(&others);
+    let mut inventory = Inventory::take_selected(&others, &options.selection);
     let mut report = SchemaReport::default();
     let mut found = Found::new();
     let mut given = Vec::new();
     let mut wanted: Vec<PathBuf> = frms;
     for path in others.iter().filter(|path| files::is_dir(path)) {
-        wanted.extend(frm::below(path));
+        wanted.extend(frm::below(path, &options.selection));
     }
     let mut opener = Opener::new();
     for files in groups(&mut inventory) {
@@ -151,10 +152,9 @@ pub fn schema(paths: &[PathBuf], options: &SchemaOptions) -> Result<SchemaReport
     let named: Vec<&PathBuf> = paths.iter().filter(|path| files::is_file(path)).collect();
     let chosen = found
         .into_iter()
-        .filter(|((.., source), table)| is_wanted(table, options.table.as_deref(), named.contains(&source)));
+        .filter(|((.., source), table)| is_wanted(table, &options.selection, (source, named.contains(&source))));
     report.tables = chosen.map(|((schema, table, source), def)| shown(schema, table, source, &def)).collect();
-    let wanted = options.table.as_deref();
-    let given = given.into_iter().filter(|(_, table)| is_wanted(table, wanted, true));
+    let given = given.into_iter().filter(|(_, table)| is_wanted(table, &options.selection, (Path::new(""), true)));
     report.tables.extend(given.map(|(schema, _)| schema));
     report.tables.sort_by(|a, b| (&a.schema, &a.table, &a.source).cmp(&(&b.schema, &b.table, &b.source)));
     Ok(report)
@@ -164,11 +164,11 @@ pub fn schema(paths: &[PathBuf], options: &SchemaOptions) -> Result<SchemaReport
 const OF_THE_SERVER: [&str; 4] = ["mysql", "sys", "performance_schema", "information_schema"];
 
 /// Include the server's own tables only if their file, or they themselves, are named.
-fn is_wanted(table: &TableDef, wanted: Option<&str>, file_is_named: bool) -> bool {
-    match wanted {
-        Some(wanted) => wanted == table.name || wanted == format!("{}.{}", table.schema, table.name),
-        None => file_is_named || !(table.declared.is_hidden || OF_THE_SERVER.contains(&table.schema.as_str())),
-    }
+fn is_wanted(table: &TableDef, selection: &Selection, (source, is_named): (&Path, bool)) -> bool {
+    let is_own = table.declared.is_hidden || OF_THE_SERVER.contains(&table.schema.as_str());
+    // A file goes by its own name, and a tablespace of several tables by theirs.
+    let is_selected = selection.has(&table.schema, &table.name) || selection.has_file(source);
+    is_selected && (!is_own || is_named || selection.is_by_name())
 }
 
 /// A definition from the remains of a broken dictionary, or from the caller's statements.

@@ -10,6 +10,7 @@ use super::frm;
 use crate::source::datadir::plain;
 use crate::source::files;
 use crate::source::name::decoded;
+use crate::source::selection::Selection;
 use crate::{Error, schema::UnreadSchema};
 
 /// Bytes. A server reads no longer one.
@@ -41,11 +42,11 @@ pub struct Trigger {
 ///
 /// # Errors
 /// None today; files that cannot be read are in the second list.
-pub fn triggers(paths: &[PathBuf]) -> Result<(Vec<TableTriggers>, Vec<UnreadSchema>), Error> {
+pub fn triggers(paths: &[PathBuf], selection: &Selection) -> Result<(Vec<TableTriggers>, Vec<UnreadSchema>), Error> {
     let mut wanted = BTreeSet::new();
     for path in paths {
         if files::is_dir(path) {
-            wanted.extend(frm::below(path).iter().map(|frm| frm.with_extension("TRG")));
+            wanted.extend(frm::below(path, selection).iter().map(|frm| frm.with_extension("TRG")));
         } else {
             wanted.extend(frm::beside(path).map(|frm| frm.with_extension("TRG")));
         }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use super::backup::BackupNotes;
 use super::content::{self, Content};
 use super::name::NameHint;
+use super::selection::Selection;
 use super::{read_small, read_up_to, sparse, system};
 pub(crate) use crate::fault::plain;
 use crate::source::files::{self, File, Metadata};
@@ -28,6 +29,9 @@ pub struct Candidate {
     /// What to read it as.
     pub content: Content,
 }
+
+/// Why a file was skipped that patterns leave out.
+const LEFT_OUT: &str = "left out by --database or --table";
 
 /// A file that was skipped, or that could not be examined.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +58,8 @@ pub struct Inventory {
     pub walked: Vec<PathBuf>,
     /// The paths the user named.
     pub asked: Vec<PathBuf>,
+    /// The tables that the user named: of directories, only their files are candidates.
+    pub selection: Selection,
     seen: HashSet<(u64, u64)>,
 }
 
@@ -61,7 +67,14 @@ impl Inventory {
     /// Walks `paths`: files are taken as given, directories with everything below them, sorted by name.
     #[must_use]
     pub fn take(paths: &[PathBuf]) -> Self {
-        let mut inventory = Self { asked: paths.to_vec(), ..Self::default() };
+        Self::take_selected(paths, &Selection::default())
+    }
+
+    /// Like [`Self::take`], of directories only the files of selected tables, and general tablespaces. The others are skipped, so that it
+    /// is known that they are there.
+    #[must_use]
+    pub fn take_selected(paths: &[PathBuf], selection: &Selection) -> Self {
+        let mut inventory = Self { asked: paths.to_vec(), selection: selection.clone(), ..Self::default() };
         for path in paths {
             match files::named(path) {
                 Ok(meta) if meta.is_dir() => {
@@ -73,7 +86,9 @@ impl Inventory {
             }
         }
         inventory.look_again();
-        inventory.name_system_files();
+        if selection.is_all() {
+            inventory.name_system_files();
+        }
         inventory
     }
 
@@ -160,9 +175,17 @@ impl Inventory {
             Err(error) => return self.fail(dir.to_path_buf(), &error),
         };
         entries.sort_by_cached_key(|entry| (order(entry.file_name().as_encoded_bytes()), entry.file_name()));
+        let is_mark =
+            |name: &OsStr| matches!(NameHint::of(Path::new(name)), NameHint::System(_) | NameHint::Dictionary);
+        let is_datadir = !self.selection.is_all() && entries.iter().any(|entry| is_mark(&entry.file_name()));
         for entry in entries {
             let path = entry.path();
+            // The name of a general tablespace does not tell whose tables it holds.
+            let is_general = is_datadir && NameHint::of(&path) == NameHint::Table;
             match entry.metadata() {
+                Ok(meta) if !meta.is_dir() && !is_general && !self.selection.has_file(&path) => {
+                    self.skip(path, LEFT_OUT)
+                }
                 Ok(meta) if meta.is_dir() => self.walk(&path, &meta),
                 Ok(meta) => self.consider(path, &meta, false),
                 Err(error) => self.fail(path, &error),

@@ -15,6 +15,7 @@ pub mod name;
 pub mod page;
 pub mod redo_log;
 pub mod remote;
+pub mod selection;
 pub mod space;
 pub(crate) mod sparse;
 pub(crate) mod system;

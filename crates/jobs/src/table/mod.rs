@@ -75,7 +75,7 @@ pub fn tables_watched(
     let start = Instant::now();
     options.read.validate()?;
     let keys = options.keys.read()?;
-    let mut inventory = Inventory::take(paths);
+    let mut inventory = Inventory::take_selected(paths, &options.selection);
     let catalogs = Catalog::all(&inventory, &keys, options.page_size);
     for path in catalogs.iter().flat_map(Catalog::outside) {
         inventory.add(path);
@@ -83,7 +83,7 @@ pub fn tables_watched(
     let groups = groups(&mut inventory);
     let set = files::set(groups.iter().flatten().map(|file| (file.path.clone(), file.len)));
     let workers = options.workers.max(1);
-    let counters = Counters::new(workers);
+    let counters = Counters::new(workers).expecting(groups.len());
     let progress = Expected::of(&groups);
     let tell = watch.map(|watch| {
         let progress = &progress;
@@ -111,6 +111,7 @@ pub fn tables_watched(
             // If a file could not be read to its end, its findings may only reflect the missing rest: report the failure instead.
             owned.extend(miss(files::failures_of(&inventory.asked), &mut subjects));
             settling.batch(&subjects, &walked, &definitions);
+            counters.worker(0).done_with(batch.len());
             drop((subjects, walked, definitions, matches));
             flow::give_back_memory();
         }

@@ -4,6 +4,7 @@ use flow::{FileSet, ReadAhead, ReadOptions};
 
 use crate::report::watcher::Watcher;
 use crate::source::keys::KeyFiles;
+use crate::source::selection::Selection;
 use crate::tree::matching as pairing;
 use crate::tree::walk::Depth;
 
@@ -22,6 +23,8 @@ pub struct TableOptions {
     pub findings_max: usize,
     /// Logical page size in bytes; overrides what the files say.
     pub page_size: Option<u32>,
+    /// Of directories, only these tables.
+    pub selection: Selection,
     /// Key files.
     pub keys: KeyFiles,
     /// Whether to check everything, or just to count.
@@ -48,6 +51,7 @@ impl Default for TableOptions {
             shared_leaves_min: 256,
             findings_max: 1000,
             page_size: None,
+            selection: Selection::default(),
             keys: KeyFiles::default(),
             depth: Depth::Check,
             extended: false,

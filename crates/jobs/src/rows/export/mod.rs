@@ -37,6 +37,7 @@ use crate::Error;
 use crate::report::document::Pending;
 use crate::report::watcher::watched;
 use crate::source::keys::KeyFiles;
+use crate::source::selection::Selection;
 use crate::tree::ranges::{PageInTree, Ranges, Reached, children, inner_page};
 use crate::tree::transactions::numbers_in;
 use crate::tree::{Opener, Tablespace};
@@ -54,6 +55,8 @@ pub struct ExportOptions {
     pub page_size: Option<u32>,
     /// Key files.
     pub keys: KeyFiles,
+    /// Of directories, only these tables.
+    pub selection: Selection,
     /// A file of `CREATE TABLE` statements for tablespaces without a definition.
     pub create_table: Option<PathBuf>,
     /// The columns; all if `None`.
@@ -81,6 +84,7 @@ impl Default for ExportOptions {
             scan: ScanOptions::default(),
             page_size: None,
             keys: KeyFiles::default(),
+            selection: Selection::default(),
             create_table: None,
             columns: None,
             index: None,
@@ -201,6 +205,7 @@ pub fn export<F: Format>(
     let workers = options.scan.workers.max(1);
     let wish = Wish {
         keys: &options.keys,
+        selection: Some(&options.selection),
         page_size: options.page_size,
         workers,
         index: options.index.as_deref(),
@@ -210,7 +215,7 @@ pub fn export<F: Format>(
     let tables = Tables::find(paths, wish)?;
     refuse_one_file_for_several(&tables, options)?;
     let open = if options.committed { open_transactions(&tables, &options.keys)? } else { Vec::new() };
-    let counters = Counters::new(workers);
+    let counters = Counters::new(workers).expecting(tables.tables.len());
     let total = tables.bytes();
     let tell = watch.map(|watch| move |counters: &Counters| watch(total, counters));
     let tell = tell.as_ref().map(|tell| tell as &(dyn Fn(&Counters) + Sync));
@@ -224,6 +229,7 @@ pub fn export<F: Format>(
             let mut exported = exported.run(&mut |table| outputs(table))?;
             exported.is_unsure = tables.is_unread(table);
             out.push(exported);
+            counters.worker(0).done_with(1);
         }
         Ok::<_, Error>(())
     })?;

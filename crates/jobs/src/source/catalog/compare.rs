@@ -86,7 +86,7 @@ fn frm_of(path: &Path) -> Option<PathBuf> {
 }
 
 impl<'c> Compare<'c> {
-    pub fn new(catalog: &'c Catalog, dictionary: &'c Dictionary, held: &'c [Held]) -> Self {
+    pub fn new(catalog: &'c Catalog, dictionary: &'c Dictionary, held: &[&'c Held]) -> Self {
         let mut by_number: HashMap<u32, Vec<&Tablespace>> = HashMap::new();
         for space in held.iter().map(|held| &held.space).filter(|space| space.path().starts_with(&catalog.root)) {
             by_number.entry(space.format.space().0).or_default().push(space);
@@ -94,7 +94,7 @@ impl<'c> Compare<'c> {
         Self {
             catalog,
             dictionary,
-            by_path: held.iter().map(|held| (held.space.path(), held)).collect(),
+            by_path: held.iter().map(|held| (held.space.path(), *held)).collect(),
             by_number,
             owners: dictionary.entries.iter().map(|entry| (entry.space, entry)).collect(),
             expected: dictionary.entries.iter().flat_map(|entry| &entry.files).map(PathBuf::as_path).collect(),

@@ -9,6 +9,7 @@ use format::keyring::KeyStore;
 use super::entry::Dictionary;
 use crate::finding_code::FindingCode;
 use crate::report::document::Severity;
+use crate::source::selection::Selection;
 use crate::tree::Tablespace;
 
 /// A finding about a datadir as a whole, or about a file's place in it.
@@ -49,6 +50,8 @@ pub struct Catalog {
     /// Keys, in case the dictionary must be read again.
     pub(super) keys: KeyStore,
     pub(super) page_size: Option<u32>,
+    /// Of all tables, these.
+    pub(super) selection: Selection,
 }
 
 /// What is known about the files that should exist.

@@ -46,6 +46,7 @@ use super::files;
 use super::keys::{NO_KEY, SpaceKey};
 use super::name::NameHint;
 use super::redo_log::{RedoLogs, unbegun_truncation_logs};
+use super::selection::Selection;
 use super::system;
 use crate::report::document::Severity;
 use crate::source::backup::{BackupNotes, is_own_increment};
@@ -64,10 +65,15 @@ impl Catalog {
     #[must_use]
     pub fn all(inventory: &Inventory, keys: &KeyStore, page_size: Option<u32>) -> Vec<Self> {
         let found = datadirs(inventory);
-        let read = |(root, names): (PathBuf, BTreeSet<PathBuf>)| {
+        let selection = &inventory.selection;
+        let read = |(root, mut names): (PathBuf, BTreeSet<PathBuf>)| {
             let mut says = Says::read(&root, &names, keys, page_size);
             says.match_case(&names);
-            Self { root, names, says, keys: keys.clone(), page_size }
+            // Of what patterns leave out, nothing is compared.
+            names
+                .retain(|path| is_of_server(path) || path.parent() == Some(root.as_path()) || selection.has_file(path));
+            says.keep(selection);
+            Self { root, names, says, keys: keys.clone(), page_size, selection: selection.clone() }
         };
         found.into_iter().map(read).collect()
     }
@@ -174,7 +180,20 @@ impl Says {
     }
 }
 
+/// Whether the file is none of a table's.
+fn is_of_server(path: &Path) -> bool {
+    !matches!(NameHint::of(path), NameHint::Table | NameHint::Link | NameHint::Unknown)
+}
+
 impl Says {
+    /// Drops the tablespaces of tables that patterns leave out.
+    fn keep(&mut self, selection: &Selection) {
+        let is_kept = |entry: &Entry| entry.holds != Holds::Table || entry.paths().any(|path| selection.has_file(path));
+        if let Self::All(dictionary) = self {
+            dictionary.entries.retain(is_kept);
+        }
+    }
+
     /// Gives tables the names that their files have, if those differ in case only and are no other table's.
     fn match_case(&mut self, names: &BTreeSet<PathBuf>) {
         let Self::All(dictionary) = self else { return };
@@ -350,9 +369,11 @@ impl Catalog {
             findings.extend(unbegun_truncation_logs(&self.root).into_iter().map(unbegun_truncation));
         }
         let Says::All(dictionary) = &self.says else { return findings };
-        let held = &self.with_undo(held);
-        // Not beside a server, whose log moves while it is read, nor in a backup, whose log was copied by the tool.
-        if !live && notes.is_none() {
+        let undo = self.undo_beside(held);
+        let held = &held.iter().chain(&undo).collect::<Vec<_>>();
+        // Not beside a server, whose log moves while it is read, nor in a backup, whose log was copied by the tool, nor of some tables, whose
+        // log is that of all.
+        if !live && notes.is_none() && self.selection.is_all() {
             findings.append(&mut self.other_log(dictionary, held, redo));
             findings.extend(self.older_system(dictionary, held, redo));
         }
@@ -363,9 +384,11 @@ impl Catalog {
             }
             // A server creates, renames and removes files between two looks, so recheck every difference.
             std::thread::sleep(PAUSE);
-            let Says::All(dictionary) = Says::read(&self.root, &self.names, &self.keys, self.page_size) else { break };
+            let mut says = Says::read(&self.root, &self.names, &self.keys, self.page_size);
+            says.keep(&self.selection);
+            let Says::All(dictionary) = says else { break };
             let held: Vec<Held> = held.iter().filter_map(|held| self.opened_again(held, &differences)).collect();
-            differences = self.differences(&dictionary, &held, (redo, notes.as_ref()));
+            differences = self.differences(&dictionary, &held.iter().collect::<Vec<_>>(), (redo, notes.as_ref()));
         }
         match redo.pending_for(&self.probe()) {
             Some(doubt) if live && !differences.is_empty() => findings.push(self.in_flux(&differences, doubt)),
@@ -374,21 +397,20 @@ impl Catalog {
         findings
     }
 
-    /// Adds the undo tablespaces, which a table check does not read.
-    fn with_undo(&self, held: &[Held]) -> Vec<Held> {
+    /// The undo tablespaces, which a table check does not read.
+    fn undo_beside(&self, held: &[Held]) -> Vec<Held> {
         let paths: HashSet<&Path> = held.iter().map(|held| held.space.path()).collect();
         let is_held = |path: &&PathBuf| paths.contains(path.as_path());
         let undo = self.names.iter().filter(|path| NameHint::of(path) == NameHint::Undo);
         let more = undo.filter(|path| !is_held(path));
         let more = more.filter_map(|path| open(std::slice::from_ref(path), &self.keys, self.page_size).ok());
-        let more = more.map(|space| Held { space, roots: Vec::new(), newest: Lsn(0) });
-        held.iter().cloned().chain(more).collect()
+        more.map(|space| Held { space, roots: Vec::new(), newest: Lsn(0) }).collect()
     }
 
     fn differences(
         &self,
         dictionary: &Dictionary,
-        held: &[Held],
+        held: &[&Held],
         (redo, notes): (&mut RedoLogs, Option<&BackupNotes>),
     ) -> Vec<CatalogFinding> {
         let mut compare = Compare::new(self, dictionary, held);

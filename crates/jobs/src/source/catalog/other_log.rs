@@ -40,7 +40,12 @@ const PASSING_MIN: u32 = 0xFFFF_FFF0 - 128 * 400_000;
 
 impl Catalog {
     /// Evidence that the redo log is from another server or another time than the files: than all of them, or than those of single tables.
-    pub(super) fn other_log(&self, dictionary: &Dictionary, held: &[Held], redo: &mut RedoLogs) -> Vec<CatalogFinding> {
+    pub(super) fn other_log(
+        &self,
+        dictionary: &Dictionary,
+        held: &[&Held],
+        redo: &mut RedoLogs,
+    ) -> Vec<CatalogFinding> {
         let log = log_files(&self.root).into_iter().next();
         let Some((log, kind)) = log.and_then(|log| identify(&log).ok().map(|kind| (log, kind))) else {
             return Vec::new();
@@ -81,7 +86,7 @@ impl Catalog {
     pub(super) fn older_system(
         &self,
         dictionary: &Dictionary,
-        held: &[Held],
+        held: &[&Held],
         redo: &mut RedoLogs,
     ) -> Option<CatalogFinding> {
         let system = held.iter().map(|held| &held.space).find(|space| self.is_system(space))?;
@@ -132,7 +137,7 @@ impl Catalog {
 
     /// At shutdown MySQL records the log's end in the system tablespace. If the log continued from there, every change between that LSN and
     /// its checkpoint is on disk. So if no page is newer than that LSN, the files are older than the log or from another server.
-    fn by_silence(&self, system: &Tablespace, held: &[Held], redo: &mut RedoLogs) -> Option<CatalogFinding> {
+    fn by_silence(&self, system: &Tablespace, held: &[&Held], redo: &mut RedoLogs) -> Option<CatalogFinding> {
         let page = system.sound(0, &mut Opener::new()).ok().filter(|_| system.format.family() == Family::MySql)?;
         let flushed = Lsn(be::u64_at(&page, FIL_PAGE_FILE_FLUSH_LSN)?);
         let probe = self.probe();
@@ -151,7 +156,7 @@ impl Catalog {
     }
 
     /// The log changes tablespaces that do not exist here.
-    fn by_tablespaces(&self, dictionary: &Dictionary, held: &[Held], redo: &mut RedoLogs) -> Option<String> {
+    fn by_tablespaces(&self, dictionary: &Dictionary, held: &[&Held], redo: &mut RedoLogs) -> Option<String> {
         redo.pending_for(&self.probe())?;
         let mut known: HashSet<u32> = held.iter().map(|held| held.space.format.space().0).collect();
         known.extend(dictionary.entries.iter().map(|entry| entry.space));
@@ -185,20 +190,20 @@ impl Catalog {
     }
 
     /// What the log says about pages of the server's own tablespaces and of these tables.
-    fn history(&self, tables: &HashMap<u32, &str>, held: &[Held]) -> Option<History> {
+    fn history(&self, tables: &HashMap<u32, &str>, held: &[&Held]) -> Option<History> {
         let own = self.written_by_log(held).map(|space| space.format.space().0);
         History::read(&self.root, &self.keys, &own.chain(tables.keys().copied()).collect())
     }
 
     /// The system and undo tablespaces, which are never written without redo.
-    fn written_by_log<'h>(&self, held: &'h [Held]) -> impl Iterator<Item = &'h Tablespace> {
+    fn written_by_log<'h>(&self, held: &[&'h Held]) -> impl Iterator<Item = &'h Tablespace> {
         held.iter()
             .map(|held| &held.space)
             .filter(|space| self.is_system(space) || NameHint::of(space.path()) == NameHint::Undo)
     }
 
     /// The log's history of the system tablespace, or of an undo tablespace, does not match the pages.
-    fn by_pages(&self, held: &[Held], history: &History) -> Option<String> {
+    fn by_pages(&self, held: &[&Held], history: &History) -> Option<String> {
         self.written_by_log(held).find_map(|space| {
             let number = space.format.space().0;
             contradicted(space, history.pages_of(number), |page, lsn| history.contradicts(number, page, lsn))
@@ -220,7 +225,7 @@ impl Catalog {
 
     /// MariaDB's log names the files it changes. Looks for a name whose file holds another tablespace, although the log creates, renames
     /// and deletes the files of neither.
-    fn by_names(&self, events: &FileEvents, held: &[Held]) -> Option<String> {
+    fn by_names(&self, events: &FileEvents, held: &[&Held]) -> Option<String> {
         let files: HashMap<&Path, &Tablespace> = held.iter().map(|held| (held.space.path(), &held.space)).collect();
         let mut called: Vec<(u32, PathBuf)> =
             events.called.iter().map(|(space, name)| (*space, self.path_of(name))).collect();
@@ -252,7 +257,7 @@ fn names_of_tables(dictionary: &Dictionary) -> HashMap<u32, &str> {
 
 /// Tables whose files are from another server or another time than a log with work to do on them. The log's changes were not made to these
 /// pages, so the server's recovery would end in corruption or a crash.
-fn stale_tables(history: &History, names: &HashMap<u32, &str>, held: &[Held]) -> Vec<CatalogFinding> {
+fn stale_tables(history: &History, names: &HashMap<u32, &str>, held: &[&Held]) -> Vec<CatalogFinding> {
     let mut spaces: HashMap<u32, &Tablespace> = HashMap::new();
     for held in held {
         // If two files have the same id, the first counts.
