@@ -132,7 +132,8 @@ fn open_files(paths: &[PathBuf], keys: KeyFiles) -> Result<Opened, Failure> {
         }
     }
     let workers = arguments::workers(None).unwrap_or(1);
-    let wish = Wish { keys: &keys, selection: None, page_size: None, workers, index: None, create_table: None, pending: true };
+    let wish =
+        Wish { keys: &keys, selection: None, page_size: None, workers, index: None, create_table: None, pending: true };
     let tables = Tables::find(paths, wish)?;
     // The named path must be readable. Files below it may fail individually, with a warning.
     remote::missed(paths).map_or(Ok(Opened { tables, keys }), |missed| Err(Failure::Storage(missed)))

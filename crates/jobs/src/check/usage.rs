@@ -288,6 +288,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn extent_maps_are_kept_no_longer_than_the_last_page_of_a_file() {
+        let packed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/scattered/scattered-16k.ibd.zst");
+        let bytes = zstd::decode_all(std::fs::File::open(packed).expect("the fixture")).expect("fixtures are zstd");
+        let page0 = bytes.get(..16384).expect("page 0");
+        let format = SpaceFormat::from_page0(page0).expect("a format");
+        let header = SpaceHeader::parse(page0).expect("a header");
+        let map = || ExtentMap::parse(page0, PageNo(0), &format).expect("a map");
+        // The maps that are left after all pages of a file with that many were seen, in two pieces.
+        let left = |pages: u32| {
+            let usage = UsageMap::new(format, Some(header)).ending_after(pages);
+            usage.record(&mut Seen { first: 0, pages: 3, maps: vec![(0, map())], ..Seen::default() });
+            assert_eq!(usage.inner.lock().expect("no panic").regions.len(), 1);
+            usage.record(&mut Seen { first: 3, pages: pages - 3, ..Seen::default() });
+            let left = usage.inner.lock().expect("no panic").regions.len();
+            (left, usage.finish().in_use_among(pages, header.size))
+        };
+        assert_eq!(left(header.size), (0, 0));
+        // Of the pages that a file lacks, the map tells which are free.
+        let end = header.size.min(header.free_limit.0);
+        let (kept, in_use) = left(end - 100);
+        let free = (end - 100..end).filter(|page| map().is_free(PageNo(*page)) == Some(true)).count();
+        assert_eq!((kept, in_use as usize), (1, 100 - free));
+    }
+
+    #[test]
     fn runs_join_in_any_order() {
         let mut runs = Runs::default();
         for page in [7, 5, 6, 1, 9, 0] {
