@@ -70,12 +70,22 @@ const OPENINGS_MAX: usize = 12;
 
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
-fn eight_times_the_tables_take_no_more_listings_and_no_more_openings_of_each_file() {
+fn eight_times_the_tables_of_mariadb_take_no_more_listings_and_no_more_openings_of_each_file() {
+    eight_times_the_tables("mariadb");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn eight_times_the_tables_of_mysql_take_no_more_listings_and_no_more_openings_of_each_file() {
+    eight_times_the_tables("mysql");
+}
+
+fn eight_times_the_tables(kind: &str) {
     let folder = TempDir::new().expect("a folder");
     let data = folder.path().join("data");
     let made = Command::new(repository().join("scripts/make-many-tables.sh"))
         .arg(&data)
-        .args(["mariadb", "450", "400"])
+        .args([kind, "450", "400"])
         .status()
         .expect("bash runs");
     assert!(made.success());
