@@ -42,7 +42,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use flow::{Counters, Devices, FileId, FileRange, ReadOptions, Reader, run_workers};
+use flow::{Counters, Devices, FileId, FileRange, Piece, ReadOptions, Reader, run_workers};
 
 use format::keyring::KeyStore;
 
@@ -125,8 +125,7 @@ impl Check {
         let blocks = Devices::over(&set, stretches(&files), read.block_size, home);
         let tasks = usize::try_from(blocks.blocks()).unwrap_or(usize::MAX).max(self.inventory.candidates.len());
         let workers = options.workers.clamp(1, tasks.max(1));
-        let swept = files.iter().filter(|file| file.share.any && file.candidate.content == Content::Pages).count();
-        let counters = Counters::new(workers).expecting(swept);
+        let counters = Counters::new(workers).expecting(swept_files(&files));
         let throttle = Throttle::new(options.rate, options.watcher.clone());
         let outcomes = watched(watch, &counters, || {
             run_workers(workers, |worker| {
@@ -141,10 +140,7 @@ impl Check {
                     match item {
                         Ok(piece) => {
                             desk.piece(&piece);
-                            let read_to = piece.offset + piece.bytes.len() as u64;
-                            let is_end =
-                                files.get(piece.file.0 as usize).is_some_and(|file| file.share.ends_at(read_to));
-                            counters.worker(worker).done_with(usize::from(is_end));
+                            counters.worker(worker).done_with(usize::from(ends_file(&files, &piece)));
                             throttle.took(piece.bytes.len());
                         }
                         Err(failure) => desk.failure(&failure),
@@ -295,6 +291,17 @@ fn file_states(candidates: &[Candidate], catalogs: &[Catalog], shares: Vec<Share
         file.head.get_or_init(|| Err("the file is empty".to_owned()));
     }
     files
+}
+
+/// How many files have pages to read.
+fn swept_files(files: &[FileState]) -> usize {
+    files.iter().filter(|file| file.share.any && file.candidate.content == Content::Pages).count()
+}
+
+/// Whether the last bytes to read of a file are in this piece.
+fn ends_file(files: &[FileState], piece: &Piece<'_>) -> bool {
+    let read_to = piece.offset + piece.bytes.len() as u64;
+    files.get(piece.file.0 as usize).is_some_and(|file| file.share.ends_at(read_to))
 }
 
 /// The ranges to sweep.
