@@ -311,14 +311,19 @@ impl Manifest {
     pub(crate) fn read(set: &Path) -> Result<(Self, bool), Error> {
         let path = set.join(MANIFEST);
         let name = path.display().to_string();
-        let refused = |why: String| Err(Error::Usage(why));
         let bytes = read_small(&path, MANIFEST_MAX);
         let bytes = bytes.map_err(|source| Error::Io { path, action: "reading the manifest", source })?;
-        let head: Result<Head, _> = serde_json::from_slice(&bytes);
+        Self::parse(&bytes, &name)
+    }
+
+    /// [`read`](Self::read), of the text of the file with this name.
+    fn parse(bytes: &[u8], name: &str) -> Result<(Self, bool), Error> {
+        let refused = |why: String| Err(Error::Usage(why));
+        let head: Result<Head, _> = serde_json::from_slice(bytes);
         if head.is_ok_and(|head| head.schema_version > u64::from(SCHEMA_VERSION)) {
             return refused(format!("{name}: written by a later innokit: use that"));
         }
-        match serde_json::from_slice::<Self>(&bytes) {
+        match serde_json::from_slice::<Self>(bytes) {
             Ok(manifest) => {
                 let spaces = manifest.tablespaces.iter().map(|entry| &entry.path);
                 let mut names = spaces.chain(manifest.files.iter().map(|file| &file.path));
@@ -335,6 +340,12 @@ impl Manifest {
             Err(error) => refused(format!("{name}: no manifest of a backup: {error}")),
         }
     }
+}
+
+/// A manifest as a set has it, and whether its checksum is right.
+#[cfg(fuzzing)]
+pub fn fuzzed_manifest(bytes: &[u8]) -> Option<(Manifest, bool)> {
+    Manifest::parse(bytes, MANIFEST).ok()
 }
 
 /// The LSN from which on the files of the complete backup in this directory are consistent. `None` if it holds none.

@@ -58,7 +58,9 @@ fn is_public(visibility: &Visibility) -> bool {
 }
 
 fn is_test(attributes: &[Attribute]) -> bool {
-    let is = |attribute: &Attribute| attribute.path().is_ident("cfg") && text_of(attribute).contains("test");
+    let is = |attribute: &Attribute| {
+        attribute.path().is_ident("cfg") && ["test", "fuzzing"].iter().any(|name| text_of(attribute).contains(name))
+    };
     attributes.iter().any(is)
 }
 

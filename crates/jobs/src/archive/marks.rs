@@ -106,6 +106,14 @@ fn text_at(bytes: &[u8], at: usize) -> Option<(String, usize)> {
     Some((String::from_utf8(bytes.get(start..end)?.to_vec()).ok()?, end))
 }
 
+/// The binary log's name and GTID position in a mark, `None` if these bytes are none.
+#[cfg(fuzzing)]
+pub fn fuzzed_mark(bytes: &[u8]) -> Option<Option<(String, String)>> {
+    let mark = Mark::parse(bytes)?;
+    assert_eq!(Mark::parse(&mark.encode()).map(|again| again.lsn), Some(mark.lsn), "what is written is read");
+    Some(mark.binlog.map(|binlog| (binlog.file, binlog.gtid)))
+}
+
 /// Where the archive is, and since when it is known to be complete.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Standing {

@@ -50,6 +50,8 @@ use self::error::{Result, failed};
 use self::follow::{Follow, Follower, Look, begin};
 use self::gap::Gap;
 use self::live::LiveLog;
+#[cfg(fuzzing)]
+pub use self::marks::fuzzed_mark;
 use self::marks::{Marks, Standing, now_micros};
 pub(crate) use self::marks::{gtid_at, last_marks, mark_at};
 pub(crate) use self::mysql::StoredBlocks;

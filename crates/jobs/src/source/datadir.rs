@@ -281,9 +281,13 @@ const LINK_MAX: u64 = 8192;
 
 /// The path in a link file.
 pub(crate) fn link_target(link: &Path) -> io::Result<PathBuf> {
-    let text = read_small(link, LINK_MAX)?;
+    read_small(link, LINK_MAX).map(|text| target_in(&text).to_path_buf())
+}
+
+/// The path in the text of a link file.
+pub(crate) fn target_in(text: &[u8]) -> &Path {
     let end = text.iter().rposition(|byte| *byte > 0x20).map_or(0, |last| last + 1);
-    Ok(PathBuf::from(OsStr::from_bytes(text.get(..end).unwrap_or_default())))
+    Path::new(OsStr::from_bytes(text.get(..end).unwrap_or_default()))
 }
 
 /// Length in bytes of a regular file; `None` for sockets, pipes and other special files. A block device (a raw system tablespace) is read
