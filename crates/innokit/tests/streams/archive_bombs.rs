@@ -1,9 +1,15 @@
 //! Archives of a few bytes that would fill a disk, or keep a processor busy for hours.
 
+use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
-use crate::common::{Dir, Run, innokit};
+use crate::common::{Dir, Run, fixture, innokit};
+
+/// No run on input of a few megabytes has a reason to take more. Bytes.
+const MEMORY_MAX: u64 = 512 << 20;
 
 fn low_first(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().rev().copied().collect()
@@ -35,11 +41,35 @@ fn hollow(name: &str) -> Vec<u8> {
         .concat()
 }
 
-/// Runs for at most 20 seconds.
+/// Runs for at most 20 seconds, and measures the memory.
 fn limited(arguments: &[&str], paths: &[&Path]) -> Run {
-    let mut command = Command::new("timeout");
-    let output = command.arg("20").arg(innokit().get_program()).args(arguments).args(paths).output();
-    Run::of(&output.expect("timeout runs"))
+    let output = tempfile::tempfile().expect("a file");
+    let mut command = Command::new(innokit().get_program());
+    let said = output.try_clone().expect("the same file");
+    let mut child = command.args(arguments).args(paths).stdout(said).stderr(Stdio::piped()).spawn().expect("it runs");
+    let (mut peak, mut turns) = (0, 0);
+    while child.try_wait().expect("a child").is_none() {
+        peak = peak.max(peak_memory(child.id()));
+        turns += 1;
+        if turns > 4000 {
+            child.kill().expect("killed");
+            panic!("{arguments:?} {paths:?}: it does not end");
+        }
+        sleep(Duration::from_millis(5));
+    }
+    assert!(peak < MEMORY_MAX, "{arguments:?} {paths:?} took {peak} bytes");
+    let mut ended = child.wait_with_output().expect("ended");
+    let mut output = output;
+    std::io::Seek::rewind(&mut output).expect("a file");
+    std::io::Read::read_to_end(&mut output, &mut ended.stdout).expect("read");
+    Run::of(&ended)
+}
+
+fn peak_memory(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let is_running = status.starts_with("Name:\tinnokit\n");
+    let line = status.lines().filter(|_| is_running).find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok()).unwrap_or(0) << 10
 }
 
 #[test]
@@ -79,6 +109,7 @@ fn an_archive_that_unpacks_to_more_than_it_may_leaves_nothing_and_says_so() {
         ("d.xb", member("t.ibd.lz4", &lz4(&zeros))),
         ("e.xb.zst", zstd(&plain)),
         ("f.xb.gz", gzip(&plain)),
+        ("g.xb.lz4", lz4(&plain)),
     ];
     for (name, bytes) in archives {
         let (archive, to) = (dir.file(name, &bytes), dir.path().join("to"));
@@ -122,7 +153,7 @@ fn zeros_of_zstd(blocks: u32) -> Vec<u8> {
     frame
 }
 
-/// 100 GB in a kilobyte, and 200,000 empty files: 64 MiB hold 16,384 of them.
+/// 100 GB in a kilobyte, and a million empty files: 64 MiB hold 16,384 of them.
 #[test]
 fn nested_compression_and_many_empty_members_end_with_an_error_and_leave_nothing() {
     let dir = Dir::new();
@@ -132,7 +163,7 @@ fn nested_compression_and_many_empty_members_end_with_an_error_and_leave_nothing
     let twice = zstd(&packed);
     assert!(twice.len() < 4096, "{}", twice.len());
     let mut many = Vec::new();
-    for number in 0..200_000 {
+    for number in 0..1_000_000 {
         let name = format!("d{}/{number}", number / 100);
         many.extend([payload(&name, 0, &[]), chunk(b'E', &name, &[])].concat());
     }
@@ -149,5 +180,55 @@ fn nested_compression_and_many_empty_members_end_with_an_error_and_leave_nothing
             );
             assert!(!to.exists(), "{name}: something is left");
         }
+        if name != "huge.xb" {
+            let run = limited(&["check"], &[&archive]);
+            assert!([0, 1, 2].contains(&run.status), "{name}: {}", run.errors);
+        }
     }
+}
+
+/// xz is not read at all, and no other program is run for it.
+#[test]
+fn an_archive_of_xz_is_refused_by_name() {
+    let dir = Dir::new();
+    let (archive, to) =
+        (dir.file("a.tar.xz", &[b"\xfd7zXZ\0\0\x04".as_slice(), &[0; 4096]].concat()), dir.path().join("to"));
+    for words in [&["unpack"][..], &["restore"]] {
+        let paths: Vec<&Path> =
+            if words[0] == "unpack" { vec![&archive, &to] } else { vec![&archive, Path::new("--to"), &to] };
+        let run = limited(words, &paths);
+        assert!(run.status == 2 && run.errors.contains("a.tar.xz") && !to.exists(), "{}", run.errors);
+    }
+}
+
+/// A record of the dictionary in a tablespace of MySQL that says it inflates to a gigabyte, and does to more than it should.
+#[test]
+fn a_dictionary_that_inflates_to_a_gigabyte_takes_no_memory() {
+    let dir = Dir::new();
+    let mut bytes = fixture("mysql-9.7/dynamic-16k.ibd");
+    let number = |bytes: &[u8], at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four")) as usize;
+    // Length of the object and of what it is packed to, then the stream of zlib.
+    let is_object = |bytes: &[u8], at: &usize| {
+        let (plain, packed) = (number(bytes, at - 8), number(bytes, at - 4));
+        bytes[*at] == 0x78 && (100..8000).contains(&packed) && (packed..100_000).contains(&plain)
+    };
+    let objects: Vec<usize> = (16384 * 3 + 100..16384 * 4 - 8000).filter(|at| is_object(&bytes, at)).collect();
+    assert!(!objects.is_empty(), "no dictionary on page 3");
+    let mut bomb = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+    std::io::Write::write_all(&mut bomb, &[0; 200_000]).expect("memory");
+    let bomb = bomb.finish().expect("memory");
+    for at in objects {
+        assert!(bomb.len() <= number(&bytes, at - 4), "{}", bomb.len());
+        bytes[at - 8..at - 4].copy_from_slice(&(1_u32 << 30).to_be_bytes());
+        bytes[at..at + bomb.len()].copy_from_slice(&bomb);
+    }
+    let path = dir.file("dynamic-16k.ibd", &bytes);
+    let sealed = limited(&["innochecksum", "--no-check", "--write", "crc32"], &[&path]);
+    assert_eq!(sealed.status, 0, "{}", sealed.errors);
+    for words in [&["check", "--level", "structure"][..], &["info"], &["table", "schema"], &["table", "count"]] {
+        let run = limited(words, &[&path]);
+        assert!([0, 1, 2].contains(&run.status), "{words:?}: {}", run.errors);
+    }
+    let run = limited(&["table", "schema"], &[&path]);
+    assert!(run.status > 0, "a definition out of zeros: {}", run.text);
 }

@@ -21,6 +21,9 @@ pub struct Objects {
     pub broken: Option<String>,
 }
 
+/// Bytes of all objects of a tablespace. One of a table with 1,017 columns and thousands of partitions has a few million; a thousand records can
+/// lead to the same packed megabyte.
+const OBJECTS_MAX: usize = 256 << 20;
 /// No tree has more levels.
 const LEVELS_MAX: u16 = 32;
 
@@ -42,6 +45,7 @@ fn walk(
     let index = builtin::sdi().ok_or("its fields are not known")?;
     let mut fields = RecordFields::new();
     let mut number = leftmost_leaf(space, root, &index, opener)?;
+    let mut room = OBJECTS_MAX;
     // No page list is longer than the tablespace.
     for _ in 0..space.pages() {
         let image = space.sound(number.0, opener)?;
@@ -55,7 +59,7 @@ fn walk(
             }
             index.layout.locate(&record, &mut fields).map_err(|why| format!("page {}: {why}", number.0))?;
             let object = SdiRecord::read(&record, &fields).ok_or_else(|| misses_fields(number))?;
-            objects.push((object.kind, json(space, &object, opener)?));
+            objects.push((object.kind, taken(&mut room, json(space, &object, opener)?)?));
         }
         if seen != u32::from(page.record_count()) {
             return Err(format!("page {} counts {} records, but its list has {seen}", number.0, page.record_count()));
@@ -66,6 +70,14 @@ fn walk(
         }
     }
     Err("its list of pages does not end".to_owned())
+}
+
+/// The object, if there is still room for it.
+fn taken(room: &mut usize, json: Vec<u8>) -> Result<Vec<u8>, String> {
+    let left = room.checked_sub(json.len());
+    *room =
+        left.ok_or_else(|| format!("its objects are more than {OBJECTS_MAX} bytes long, which no server writes"))?;
+    Ok(json)
 }
 
 fn misses_fields(number: PageNo) -> String {
@@ -138,4 +150,19 @@ pub(crate) fn tables_in_leaves(space: &Tablespace, opener: &mut Opener) -> Vec<T
         }
     }
     tables
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_that_take_more_than_their_room_are_refused() {
+        let mut room = OBJECTS_MAX;
+        for _ in 0..4 {
+            assert_eq!(taken(&mut room, vec![0; OBJECTS_MAX / 4]).map(|json| json.len()), Ok(OBJECTS_MAX / 4));
+        }
+        let refused = taken(&mut room, vec![0]).expect_err("no room");
+        assert!(refused.contains("268435456 bytes"), "{refused}");
+    }
 }
