@@ -144,7 +144,9 @@ impl LogFiles {
     /// # Errors
     /// [`LogError::Io`] if there is none.
     pub fn open_to_read(dir: &Path) -> Result<Self, LogError> {
-        Self::open_with(dir, OpenOptions::new().read(true))
+        // A pipe in the place of a file is not waited for.
+        let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+        Self::open_with(dir, OpenOptions::new().read(true).custom_flags(flags))
     }
 
     fn open_with(dir: &Path, how: &OpenOptions) -> Result<Self, LogError> {
@@ -164,6 +166,9 @@ impl LogFiles {
         let mut block_size = 4096;
         for (path, file) in &files {
             let metadata = file.metadata().map_err(|error| failed("look at", path, error))?;
+            if !metadata.is_file() {
+                return Err(failed("open", path, io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
+            }
             let block = metadata.blksize().clamp(4096, 65536).next_power_of_two();
             block_size = block_size.max(block as u32);
         }
