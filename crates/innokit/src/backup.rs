@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use jobs::ServerKind;
 use jobs::backup::{
-    BackupOptions, BackupReport, BackupVerifyOptions, BackupWatcher, SigningKey, backup, send_backup, sign_backup,
-    verify_backup,
+    BackupOptions, BackupReport, BackupSignature, BackupVerifyOptions, BackupWatcher, SigningKey, backup, send_backup,
+    sign_backup, verify_backup,
 };
 use jobs::manifest::{BackupDamage, BackupState, Manifest};
 use jobs::source::keys::KeyFiles;
@@ -173,7 +173,8 @@ fn verify(args: &BackupVerifyArgs) -> Result<u8, Box<dyn Error>> {
     let keys = KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() };
     keys.hold_pipes()?;
     let (increments, allow_damage, spool) = (args.increment.clone(), args.allow_damage, args.spool.clone());
-    let options = BackupVerifyOptions { increments, keys, allow_damage, spool };
+    let trusted = args.trusted.clone();
+    let options = BackupVerifyOptions { increments, keys, allow_damage, trusted, spool };
     let report = verify_backup(&args.backup, &options)?;
     let status = report.exit_status();
     written(print_report(&report, args.json.then_some((started, status))), status)
@@ -190,6 +191,15 @@ fn print_report(report: &BackupReport, json: Option<(SystemTime, u8)>) -> io::Re
     print_damage(&report.damaged, &mut out)?;
     let (bytes, files, pages) = (human(report.bytes as f64), grouped(report.files), grouped(report.pages));
     writeln!(out, "read      {bytes} in {files} files, {pages} pages verified")?;
+    match &report.signature {
+        BackupSignature::None => writeln!(out, "signature not signed")?,
+        BackupSignature::Unproved { key } => writeln!(
+            out,
+            "signature names key {}: not verified, so anybody can have written it (--trusted KEYFILE)",
+            shown(key)
+        )?,
+        BackupSignature::Proved { keys } => writeln!(out, "signature of key {}: as it was signed", keys.join(", "))?,
+    }
     if report.problems.is_empty() {
         let (lsn, version) = (report.to_lsn, &report.server_version);
         let kind = if report.base.is_some() { "increment" } else { "backup   " };

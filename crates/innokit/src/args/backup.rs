@@ -141,6 +141,10 @@ pub struct BackupVerifyArgs {
     #[arg(long, value_name = "DIR")]
     pub spool: Option<PathBuf>,
 
+    /// Verify that the backup and its increments were signed with the key in this file, and not changed since (repeat for several keys).
+    #[arg(long, value_name = "KEYFILE")]
+    pub trusted: Vec<PathBuf>,
+
     /// Damaged pages that the manifest lists (`backup --allow-damage`) are no fault.
     #[arg(long)]
     pub allow_damage: bool,

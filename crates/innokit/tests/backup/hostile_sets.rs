@@ -102,10 +102,38 @@ fn a_backup_waits_for_no_pipe_copies_no_secret_and_a_forged_increment_writes_not
     let refused = run(&server, &["restore", "full", "--increment", "inc", "--to", "to", "--trusted", "key"]);
     assert!(refused.status == 1 && refused.errors.contains("inc: not as it was signed"), "{}", refused.errors);
     seal(&inc, sound);
+    what_verify_says_of_signatures(&server);
     let restored = run(&server, &["restore", "full", "--increment", "inc", "--to", "to", "--trusted", "key"]);
     assert_eq!(restored.status, 0, "{}", restored.errors);
     assert_eq!(restored.text.matches("and as it was signed").count(), 2, "{}", restored.text);
     only_what_is_signed_is_restored(&server);
+}
+
+/// Never that a backup is to be trusted without a key.
+fn what_verify_says_of_signatures(server: &Server) {
+    let verify = |more: &[&str]| run(server, &[&["backup", "verify", "full", "--increment", "inc"], more].concat());
+    let said = verify(&[]);
+    assert!(
+        said.status == 0 && said.text.contains("signature names key ") && said.text.contains("not verified"),
+        "{}",
+        said.text
+    );
+    let said = verify(&["--trusted", "key"]);
+    assert!(said.status == 0 && said.text.contains(": as it was signed"), "{}{}", said.text, said.errors);
+    let signature = server.of("inc/innokit.signature.json");
+    let kept = fs::read(&signature).expect("a signature");
+    fs::remove_file(&signature).expect("removed");
+    let said = verify(&[]);
+    assert!(said.status == 0 && said.text.contains("signature not signed"), "{}", said.text);
+    let said = verify(&["--trusted", "key"]);
+    assert!(said.status == 2 && said.errors.contains("inc: not signed"), "{}", said.errors);
+    fs::write(&signature, kept).expect("written");
+    let log = server.of("inc/ib_logfile0");
+    let kept = fs::read(&log).expect("a log");
+    fs::write(&log, [kept.as_slice(), b"x"].concat()).expect("written");
+    let said = verify(&["--trusted", "key"]);
+    assert!(said.status == 1 && said.errors.contains("it was changed since"), "{}", said.errors);
+    fs::write(&log, kept).expect("written");
 }
 
 /// The full backup as an archive, moved, without its signature, and with another key.

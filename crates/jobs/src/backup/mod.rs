@@ -64,7 +64,7 @@ pub use self::signature::{SigningKey, sign_backup};
 use self::tablespaces::Tablespaces;
 use self::vendor::Vendor;
 pub(crate) use self::verify::unchanged;
-pub use self::verify::{BackupReport, BackupVerifyOptions, verify_backup};
+pub use self::verify::{BackupReport, BackupSignature, BackupVerifyOptions, verify_backup};
 use self::verify::{examine, trial};
 use crate::door;
 use crate::manifest::{BackupDamage, BackupLocks, BackupState, BackupTablespace, Manifest};

@@ -127,7 +127,7 @@ pub(crate) fn signed_by(set: &Path, keys: &[SigningKey]) -> Result<String> {
     let path = set.join(SIGNATURE);
     let bytes = match read_small(&path, SIGNATURE_MAX) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return refused(format!("{name}: not signed: leave out --trusted to restore it all the same"));
+            return refused(format!("{name}: not signed: leave out --trusted to use it all the same"));
         }
         other => other.map_err(failed(&path, "reading the signature"))?,
     };
@@ -145,6 +145,12 @@ pub(crate) fn signed_by(set: &Path, keys: &[SigningKey]) -> Result<String> {
     }
     compare(set, &signature.files, &files_of(set)?)?;
     Ok(signature.key)
+}
+
+/// The key that a set says it was signed with, which proves nothing: whoever changed the set can have written it. `None` if it is not signed.
+pub(super) fn claimed_by(set: &Path) -> Option<String> {
+    let bytes = read_small(&set.join(SIGNATURE), SIGNATURE_MAX).ok()?;
+    serde_json::from_slice::<Signature>(&bytes).ok().map(|signature| signature.key)
 }
 
 fn compare(set: &Path, signed: &BTreeMap<String, Signed>, there: &BTreeMap<String, Signed>) -> Result<()> {

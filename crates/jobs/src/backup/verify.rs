@@ -11,6 +11,7 @@ use format::keyring::KeyStore;
 use super::chain::{Chain, as_job};
 use super::error::{BackupError, Result, failed, refused};
 use super::pages::{PageReader, PagesRead};
+use super::signature::{SigningKey, claimed_by, signed_by};
 use crate::Error;
 use crate::fault;
 use crate::manifest::{
@@ -53,11 +54,48 @@ pub struct BackupReport {
     /// Damaged pages that were copied as they were, and that the caller allows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<BackupDamage>,
+    /// Who wrote it, as far as that was proved.
+    pub signature: BackupSignature,
     /// Tables whose indexes were compared with their rows, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tables: Option<u64>,
     /// What is wrong, one sentence each.
     pub problems: Vec<String>,
+}
+
+/// Who wrote a backup. With increments, what holds of all of them.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(tag = "state", rename_all = "lowercase")]
+pub enum BackupSignature {
+    /// It is not signed.
+    None,
+    /// It names this key. No key was given to prove it with, so anybody can have written it.
+    Unproved {
+        /// The id of the key.
+        key: String,
+    },
+    /// One of the keys signed each set, and it is unchanged since.
+    Proved {
+        /// The ids of the keys.
+        keys: Vec<String>,
+    },
+}
+
+impl BackupSignature {
+    /// What the sets say of themselves, or what the keys prove.
+    fn of(sets: &[&Path], trusted: &[PathBuf]) -> Result<Self> {
+        if trusted.is_empty() {
+            let claims: Option<Vec<String>> = sets.iter().map(|set| claimed_by(set)).collect();
+            let key = claims.and_then(|claims| claims.into_iter().next());
+            return Ok(key.map_or(Self::None, |key| Self::Unproved { key }));
+        }
+        let keys: Vec<SigningKey> =
+            trusted.iter().map(|path| SigningKey::read(path)).collect::<std::result::Result<_, _>>()?;
+        let mut ids = sets.iter().map(|set| signed_by(set, &keys)).collect::<Result<Vec<String>>>()?;
+        ids.sort();
+        ids.dedup();
+        Ok(Self::Proved { keys: ids })
+    }
 }
 
 /// How to verify a backup.
@@ -69,6 +107,8 @@ pub struct BackupVerifyOptions {
     pub keys: KeyFiles,
     /// Damaged pages that the manifest lists are no problem.
     pub allow_damage: bool,
+    /// Files of keys. If there are any, a backup or an increment that none of them signed is refused, and one that was changed since is damaged.
+    pub trusted: Vec<PathBuf>,
     /// Restore the backup into a new directory in this one, compare every index with the rows of its table, and remove it.
     pub spool: Option<PathBuf>,
 }
@@ -162,7 +202,9 @@ impl Examined {
 pub fn verify_backup(set: &Path, options: &BackupVerifyOptions) -> Result<BackupReport> {
     refuse_others(set)?;
     let BackupVerifyOptions { increments, keys, .. } = options;
-    let mut report = verify_set(set, options)?;
+    let sets: Vec<&Path> = std::iter::once(set).chain(increments.iter().map(PathBuf::as_path)).collect();
+    let signature = BackupSignature::of(&sets, &options.trusted)?;
+    let mut report = BackupReport { signature, ..verify_set(set, options)? };
     if !increments.is_empty() {
         let chain = Chain::of(set, increments)?;
         for increment in increments {
@@ -302,8 +344,21 @@ fn report(manifest: &Manifest, examined: &Examined, problems: Vec<String>) -> Ba
     let (state, to_lsn, files) = (manifest.state, manifest.to_lsn, examined.files.len() as u64);
     let (bytes, pages, server_version) = (examined.bytes, examined.pages, manifest.server_version.clone());
     let (base, increments) = (manifest.base.clone(), 0);
-    let (damaged, tables) = (manifest.damaged.clone(), None);
-    BackupReport { state, server_version, to_lsn, files, bytes, pages, base, increments, damaged, tables, problems }
+    let (damaged, tables, signature) = (manifest.damaged.clone(), None, BackupSignature::None);
+    BackupReport {
+        state,
+        server_version,
+        to_lsn,
+        files,
+        bytes,
+        pages,
+        base,
+        increments,
+        damaged,
+        signature,
+        tables,
+        problems,
+    }
 }
 
 /// Fails if the system refused to read something on the way: what is missing then proves nothing.
