@@ -72,6 +72,7 @@ pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
         allow_damage: args.allow_damage,
         redo,
         outside: args.with_outside,
+        places: args.outside.clone(),
         warm,
         keys,
         memory,
@@ -103,6 +104,7 @@ fn print(done: &Recovered, args: &RecoverArgs, started: SystemTime) -> io::Resul
     print_increments(done, &mut out)?;
     print_recovered(done, args.dry_run, &mut out)?;
     print_moment(args.until.as_ref(), done, &mut out)?;
+    print_outside(done, &mut out)?;
     print_not_in_redo(done, &mut out)?;
     print_binlog(done.binlog.as_ref(), &done.replica, &mut out)?;
     if done.was_clean {
@@ -141,6 +143,18 @@ pub fn print_binlog(binlog: Option<&BinlogPosition>, replica: &[String], out: &m
         label = "          ";
     }
     Ok(())
+}
+
+/// Tablespaces of a copy that were put outside of it.
+pub fn print_outside(done: &Recovered, out: &mut dyn Write) -> io::Result<()> {
+    done.outside.iter().try_for_each(|path| writeln!(out, "outside   {}", shown(path)))?;
+    if done.outside.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "          MySQL finds them if innodb_directories names that directory, and not the original's; MariaDB by link files"
+    )
 }
 
 /// What the server did since the base copy and no redo holds.

@@ -10,7 +10,9 @@ use jobs::{RecoverOptions, RestoreOptions, Restored};
 use crate::args::RestoreArgs;
 use crate::document;
 use crate::print::{grouped, human, written};
-use crate::recover::{limits, print_binlog, print_increments, print_moment, print_not_in_redo, print_recovered};
+use crate::recover::{
+    limits, print_binlog, print_increments, print_moment, print_not_in_redo, print_outside, print_recovered,
+};
 use crate::terminal::{self, shown};
 
 /// The backup is damaged.
@@ -33,6 +35,7 @@ pub fn run(args: &RestoreArgs) -> Result<u8, Box<dyn Error>> {
         redo,
         increments,
         outside: args.with_outside,
+        places: args.outside.clone(),
         keys,
         memory,
         ..RecoverOptions::default()
@@ -76,6 +79,7 @@ fn print(restored: &Restored, args: &RestoreArgs, started: SystemTime) -> io::Re
     } else {
         writeln!(out, "restored  {bytes} in {files} files, in {to}")?;
     }
+    print_outside(&restored.recovered, &mut out)?;
     print_not_in_redo(&restored.recovered, &mut out)?;
     print_binlog(restored.binlog.as_ref(), &restored.replica, &mut out)?;
     let give = if args.owner.is_none() { format!("chown -R mysql: {to}, then ") } else { String::new() };

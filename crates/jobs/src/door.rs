@@ -15,7 +15,8 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, ResolveFlags, chownat, fchmod, fchown, mkdirat, openat, openat2, renameat, unlinkat,
+    AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, chownat, fchmod, fchown, linkat, mkdirat, openat, openat2,
+    renameat, renameat_with, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
@@ -106,6 +107,20 @@ impl SetDir {
     pub fn rename(&self, from: &SetName, to: &SetName) -> io::Result<()> {
         let ((old_dir, old), (new_dir, new)) = (from.split(), to.split());
         Ok(renameat(self.directory(old_dir)?, old, self.directory(new_dir)?, new)?)
+    }
+
+    /// Moves a file beneath another directory of the same file system, where nothing has that name.
+    pub fn move_to(&self, from: &SetName, other: &Self, to: &SetName) -> io::Result<()> {
+        let ((old_dir, old), (new_dir, new)) = (from.split(), to.split());
+        let (old_dir, new_dir) = (self.directory(old_dir)?, other.directory(new_dir)?);
+        match renameat_with(&old_dir, old, &new_dir, new, RenameFlags::NOREPLACE) {
+            // File systems that do not know the flag. A second name is not made over what is there either.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                linkat(&old_dir, old, &new_dir, new, AtFlags::empty())?;
+                Ok(unlinkat(&old_dir, old, AtFlags::empty())?)
+            }
+            moved => Ok(moved?),
+        }
     }
 
     /// Removes a file, or a link itself. It is no error if there is none.

@@ -69,6 +69,8 @@ mod finding_code;
 mod replica;
 mod unlogged;
 
+#[cfg(fuzzing)]
+pub use archive::fuzzed_mark;
 pub use archive::{
     ArchiveError, ArchiveEvent, ArchiveMark, ArchiveOptions, ArchiveReport, ArchiveStatus, ArchiveUntil, ArchivedRange,
     Beyond, BeyondKind, Unlogged, archive, archive_beside, verify_archive,
@@ -82,7 +84,9 @@ pub use info::report::{FileInfo, InfoReport, TablespaceInfo};
 pub use info::{InfoOptions, info};
 #[doc(hidden)]
 pub use recover::Simulated;
-pub use recover::{Increment, ReachedMoment, RecoverError, RecoverOptions, Recovered, Waiting, recover};
+#[cfg(fuzzing)]
+pub use recover::fuzzed_outside;
+pub use recover::{Increment, OutsidePlace, ReachedMoment, RecoverError, RecoverOptions, Recovered, Waiting, recover};
 pub use redo_info::report::{RedoInfo, RedoState};
 pub use redo_info::{RedoInfoOptions, redo_info};
 pub use report::document::{Counts, FileReport, Finding, Report, Severity};

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
+use jobs::OutsidePlace;
 
 use super::keys::key_file;
 use super::moment::Moment;
@@ -62,6 +63,11 @@ pub struct RecoverArgs {
     /// changes them: they may be another server's. A copy (--to) gets them inside.
     #[arg(long, requires = "in_place")]
     pub with_outside: bool,
+
+    /// With --to, put tablespaces that were outside of the datadir and beneath the directory OLD to the same place beneath NEW, which exists;
+    /// repeat for several directories. All others are put inside of DIR.
+    #[arg(long, value_name = "OLD=NEW", value_parser = outside, requires = "to")]
+    pub outside: Vec<OutsidePlace>,
 
     /// An incremental backup of mariadb-backup to merge into the full one in DATADIR (repeat for several, in the order in which they were
     /// taken). It is only read.
@@ -132,4 +138,12 @@ mod tests {
         assert!(matches!(until("2026-11-23T20:15:00"), Ok(Until::Time(_))));
         assert!(until("80703969x").is_err_and(|error| error.contains("an LSN, or a time")));
     }
+}
+
+pub(super) fn outside(text: &str) -> Result<OutsidePlace, String> {
+    let parts = text.split_once('=').filter(|(old, new)| old.starts_with('/') && !new.is_empty());
+    let place = parts.map(|(old, new)| OutsidePlace { old: old.into(), new: new.into() });
+    place.ok_or_else(|| {
+        "say the directory that the server had, from the root on, and the new one: /old/disk=/new/disk".to_owned()
+    })
 }

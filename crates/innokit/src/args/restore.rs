@@ -4,10 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
-use jobs::FileOwner;
+use jobs::{FileOwner, OutsidePlace};
 
 use super::keys::key_file;
-use super::recover::{Until, until};
+use super::recover::{Until, outside, until};
 use super::sizes::bytes;
 
 pub(super) const RESTORE_EXAMPLES: &str = "\
@@ -50,6 +50,11 @@ pub struct RestoreArgs {
     /// may be another server's.
     #[arg(long, requires = "moves")]
     pub with_outside: bool,
+
+    /// Put tablespaces that were outside of the datadir (DATA DIRECTORY, general and undo tablespaces) and beneath the directory OLD to the same
+    /// place beneath NEW, which exists; repeat for several directories. All others are put inside of DIR.
+    #[arg(long, value_name = "OLD=NEW", value_parser = outside, conflicts_with = "moves")]
+    pub outside: Vec<OutsidePlace>,
 
     /// Restore only what was signed (`innokit backup --sign`) with the key in this file, and not changed since: the backup, and each increment
     /// (may be given several times).

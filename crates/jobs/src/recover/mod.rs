@@ -31,6 +31,7 @@ mod definitions;
 mod dictionary_pages;
 mod doublewrite;
 mod durable;
+mod elsewhere;
 mod ending;
 mod error;
 mod file_copy;
@@ -79,7 +80,7 @@ mod wanted;
 mod warm;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use flow::lock::Sharing;
 use flow::rewrite::Safety;
@@ -90,6 +91,8 @@ use self::apply::{Counts, Work};
 use self::budget::Budget;
 use self::copied::recover_copy;
 pub(crate) use self::durable::{make_directories, make_like};
+pub use self::elsewhere::OutsidePlace;
+pub(crate) use self::elsewhere::{Originals, put as put_outside, refuse_unusable};
 use self::ending::Ending;
 pub use self::error::RecoverError;
 use self::error::{Result, refused};
@@ -102,6 +105,8 @@ pub(crate) use self::log_names::LogNames;
 pub(crate) use self::moment::prove_archive;
 use self::moment::{shadow_tag, with_lsn_of};
 pub use self::options::RecoverOptions;
+#[cfg(fuzzing)]
+pub use self::outside::fuzzed_outside;
 pub(crate) use self::outside::{refuse as refuse_outside, settle_links};
 #[doc(hidden)]
 pub use self::place::copy as copy_datadir;
@@ -151,9 +156,23 @@ pub fn recover(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
             "a base copy is kept as it is, for other moments: name a directory for the recovered copy (--to)",
         );
     }
+    let Some(to) = options.to.as_ref().filter(|_| !options.dry_run && !options.places.is_empty()) else {
+        let done = recover_own(datadir, options)?;
+        fault::refuse_unread()?;
+        return Ok(done);
+    };
+    refuse_unusable(&options.places, to)?;
+    let sets = std::iter::once(datadir).chain(options.increments.iter().map(PathBuf::as_path));
+    let originals = Originals::of(sets, &options.places)?;
     let done = recover_own(datadir, options)?;
     fault::refuse_unread()?;
-    Ok(done)
+    match elsewhere::put(to, originals, &options.places, &options.keys.read()?) {
+        Ok(outside) => Ok(Recovered { outside, ..done }),
+        Err(error) => {
+            discard(to);
+            Err(error)
+        }
+    }
 }
 
 /// Like [`recover`], but an archive of the redo log may be applied in place: the caller has made the copy and keeps the base.

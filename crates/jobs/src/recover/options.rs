@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use format::Lsn;
 
+use super::elsewhere::OutsidePlace;
 use super::reached::ReachedMoment;
 use super::tuning::Tuning;
 use crate::source::keys::KeyFiles;
@@ -26,6 +27,8 @@ pub struct RecoverOptions {
     /// In place, write to tablespaces outside of the datadir too, and through links in it. Otherwise they are refused if the log changes
     /// them. A copy gets them inside.
     pub outside: bool,
+    /// Where tablespaces go that were outside of the datadir. Only with `to`, and in a restore. Others are inside of the copy.
+    pub places: Vec<OutsidePlace>,
     /// Do everything except write.
     pub dry_run: bool,
     /// End with the last mini-transaction that ends at or before this LSN, as if the server had died there. Refused if the files already
@@ -70,6 +73,7 @@ impl Default for RecoverOptions {
             increments,
             is_fresh: false,
             outside: false,
+            places: Vec::new(),
             dry_run: false,
             until: None,
             redo: None,

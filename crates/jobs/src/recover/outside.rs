@@ -20,7 +20,7 @@ use super::error::{Result, failed, refused};
 use super::walk::walk;
 use crate::door;
 use crate::source::backup::BackupNotes;
-use crate::source::catalog::outside_of_mysql;
+use crate::source::catalog::{outside_of_mariadb, outside_of_mysql};
 use crate::source::datadir::link_target;
 use crate::source::files::AskPath;
 use crate::source::identity_of;
@@ -72,9 +72,22 @@ pub(super) fn of_mysql<'n>(datadir: &Path, in_log: impl Iterator<Item = &'n Stri
     files
 }
 
-/// Fails if a recovered copy of a datadir of MySQL still lacks a tablespace that its dictionary names outside: the server would start on
-/// the original's file. It happens if the dictionary could not be read before recovery.
+/// Fails if a server on a recovered copy would find a tablespace of the original. MySQL would if the copy lacks one that its dictionary names
+/// outside, which happens if the dictionary could not be read before recovery. MariaDB 10.5 would in any case: it looks where its dictionary
+/// says, besides in the datadir.
 pub(super) fn refuse_left(copy: &Path, keys: &KeyStore) -> Result<()> {
+    if !copy.join("mysql.ibd").is_there() {
+        let outside = outside_of_mariadb(copy, keys).unwrap_or_default();
+        return match outside.iter().find(|path| path.is_there()) {
+            None => Ok(()),
+            Some(path) => refused(format!(
+                "{}: the table {} was there, as the dictionary of MariaDB 10.5 says, and a server on the copy would find that file, which may be \
+                 another server's: restore where that file is not in sight, or recover in place",
+                path.display(),
+                inside(path).unwrap_or_default().with_extension("").display()
+            )),
+        };
+    }
     let outside = outside_of_mysql(copy, keys).unwrap_or_default();
     match outside.iter().find(|path| path.is_there()) {
         None => Ok(()),
@@ -181,7 +194,7 @@ pub(crate) fn refuse(set: &Path, keys: &KeyStore) -> Result<()> {
 }
 
 /// Passes on the link files of a datadir, by relative name.
-fn each_link(datadir: &Path, visit: &mut dyn FnMut(&Path)) -> Result<()> {
+pub(super) fn each_link(datadir: &Path, visit: &mut dyn FnMut(&Path)) -> Result<()> {
     walk(datadir, &mut |name, metadata| {
         if metadata.is_file() && NameHint::of(name) == NameHint::Link {
             visit(name);
@@ -211,6 +224,13 @@ pub(super) fn refuse_open(paths: &[PathBuf]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The file that the text of a link file means: where it is, and where a copy has it.
+#[cfg(fuzzing)]
+pub fn fuzzed_outside(text: &[u8]) -> [Option<PathBuf>; 2] {
+    let target = crate::source::datadir::target_in(text);
+    [Outside::Stays, Outside::MovedIn].map(|meaning| meaning.path_of(target))
 }
 
 #[cfg(test)]

@@ -52,6 +52,9 @@ pub struct Recovered {
     pub was_backup: bool,
     /// Tablespaces changed by a backup's log but missing in the backup, by their names in the log.
     pub not_in_backup: Vec<String>,
+    /// Tablespaces of a copy that are outside of it now.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub outside: Vec<String>,
     /// Increments put into the backup.
     pub increments: Vec<Increment>,
     /// Files of a backup by innokit that were compared with its manifest. A restore reports them itself.
@@ -122,6 +125,7 @@ impl Recovered {
             files_resized: done.resized,
             was_backup: plan.wanted.is_backup,
             not_in_backup: plan.not_in_backup.clone(),
+            outside: Vec::new(),
             increments: Vec::new(),
             files_compared: 0,
             binlog: None,

@@ -25,8 +25,8 @@ use crate::binlog_at::binlog_at;
 use crate::door::{self, SetDir};
 use crate::manifest::{self, BackupState, Manifest, SIGNATURE};
 use crate::recover::{
-    RecoverError, RecoverOptions, Recovered, discard, is_free, occupied, prove_archive, recover, recover_own,
-    refuse_outside, refuse_unfinished, settle_links, walk_datadir,
+    Originals, RecoverError, RecoverOptions, Recovered, discard, is_free, occupied, prove_archive, put_outside,
+    recover, recover_own, refuse_outside, refuse_unfinished, refuse_unusable, settle_links, walk_datadir,
 };
 use crate::replica::{State, is_mysql};
 use crate::server::BinlogPosition;
@@ -96,11 +96,19 @@ pub fn restore(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
         may_give_to(owner)?;
     }
     refuse_unfinished(backup)?;
+    refuse_unusable(&options.recover.places, &options.to)?;
     let signed_by = signed(backup, options)?;
     let restored = match backup.is_folder_there() {
         _ if options.moves => moved(backup, options)?,
-        true => finished(&options.to, from_directory(backup, options)?, options)?,
-        false => finished(&options.to, from_archive(backup, options)?, options)?,
+        true => {
+            let sets = std::iter::once(backup).chain(options.recover.increments.iter().map(PathBuf::as_path));
+            let originals = Originals::of(sets, &options.recover.places)?;
+            placed(finished(&options.to, from_directory(backup, options)?, options)?, originals, options)?
+        }
+        false => {
+            let (restored, originals) = from_archive(backup, options)?;
+            placed(finished(&options.to, restored, options)?, originals, options)?
+        }
     };
     sync_file_system_of(&options.to).map_err(failed(&options.to, "making the datadir durable"))?;
     fault::refuse_unread()?;
@@ -148,6 +156,13 @@ fn finished(datadir: &Path, restored: Restored, options: &RestoreOptions) -> Res
     Ok(Restored { binlog, replica, files, bytes, ..restored })
 }
 
+/// Moves the tablespaces of a restored datadir to the places that the user named for them. They have their owner by now.
+fn placed(restored: Restored, originals: Originals, options: &RestoreOptions) -> Result<Restored> {
+    let outside = put_outside(&options.to, originals, &options.recover.places, &options.recover.keys.read()?);
+    let outside = outside.inspect_err(|_| discard(&options.to))?;
+    Ok(Restored { recovered: Recovered { outside, ..restored.recovered }, ..restored })
+}
+
 /// Only root can give files to another user. Checked first, because a restore takes long and would fail only at its end.
 fn may_give_to(owner: FileOwner) -> Result<()> {
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
@@ -188,7 +203,8 @@ fn merged(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
     Ok(Restored { files_verified, recovered, ..restored })
 }
 
-fn from_archive(archive: &Path, options: &RestoreOptions) -> Result<Restored> {
+/// Restores an archive. Returns where tablespaces were, which the archive's link files say.
+fn from_archive(archive: &Path, options: &RestoreOptions) -> Result<(Restored, Originals)> {
     let to = &options.to;
     if options.recover.redo.is_some() {
         return refused(
@@ -202,9 +218,10 @@ fn from_archive(archive: &Path, options: &RestoreOptions) -> Result<Restored> {
     let restored = match unpacked.still_packed.first() {
         Some(file) => refused(format!("{file}: packed in a way that innokit does not read")),
         None => signed(to, options).and_then(|signed_by| {
+            let originals = Originals::of([to.as_path()], &options.recover.places)?;
             let restored = recovered_unpacked(&unpacked.sums, options)?;
             door::remove(to, SIGNATURE).map_err(failed(to, "removing the signature of the backup"))?;
-            Ok(Restored { signed_by, ..restored })
+            Ok((Restored { signed_by, ..restored }, originals))
         }),
     };
     if restored.is_err() {
@@ -246,7 +263,8 @@ fn moved(backup: &Path, options: &RestoreOptions) -> Result<Restored> {
 /// Recovers a copy of the backup in `set`. Each file is compared with the manifest while it is copied, so it is read once.
 fn copied(set: &Path, options: &RestoreOptions) -> Result<Restored> {
     let taken = Manifest::of_usable(set)?.map(|(manifest, _)| manifest);
-    let how = RecoverOptions { to: Some(options.to.clone()), compare: true, dry_run: false, ..options.recover.clone() };
+    let (to, places) = (Some(options.to.clone()), Vec::new());
+    let how = RecoverOptions { to, places, compare: true, dry_run: false, ..options.recover.clone() };
     let recovered = recover(set, &how).map_err(|error| reason(error.into(), &[set], &how.keys))?;
     Ok(restored(taken, recovered.files_compared, recovered, options))
 }

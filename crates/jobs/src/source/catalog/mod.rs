@@ -149,6 +149,13 @@ pub(crate) fn outside_of_mysql(root: &Path, keys: &KeyStore) -> Result<Vec<PathB
     Ok(files.filter(|file| file.is_absolute() && !file.starts_with(root)).collect())
 }
 
+/// The files outside of a datadir of MariaDB 10.5 that its dictionary names.
+pub(crate) fn outside_of_mariadb(root: &Path, keys: &KeyStore) -> Result<Vec<PathBuf>, String> {
+    let space = open_dictionary(&system::files_of(root), keys, None)?;
+    let files = old::outside(&space)?.into_iter();
+    Ok(files.filter(|file| !file.starts_with(root)).collect())
+}
+
 impl Says {
     fn read(root: &Path, names: &BTreeSet<PathBuf>, keys: &KeyStore, page_size: Option<u32>) -> Self {
         let own = root.join("mysql.ibd");

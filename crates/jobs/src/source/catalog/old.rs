@@ -40,22 +40,7 @@ const BEING_BUILT: char = '\u{FFFD}';
 /// Why it cannot be read to its end, as a clause.
 pub(super) fn read(system: &Tablespace, root: &Path) -> Result<Dictionary, String> {
     let mut opener = Opener::new();
-    let header = system.sound(DICT_HDR_PAGE_NO.0, &mut opener)?;
-    let roots = DictionaryRoots::read(&header).ok_or("its page 7 names no dictionary")?;
-    let locate = |record: &format::record::Record<'_>, fields: &mut format::record::RecordFields| {
-        redundant::locate_stored(record, fields)
-    };
-    let mut tables: Vec<SysTable> = Vec::new();
-    each_row(system, roots.tables, &mut opener, &locate, Which::Present, &mut |record, fields| {
-        tables.push(SysTable::read(record, fields).ok_or("a record of SYS_TABLES lacks a field")?);
-        Ok(())
-    })?;
-    let mut indexes: HashMap<u64, Vec<SysIndex>> = HashMap::new();
-    each_row(system, roots.indexes, &mut opener, &locate, Which::Present, &mut |record, fields| {
-        let index = SysIndex::read(record, fields).ok_or("a record of SYS_INDEXES lacks a field")?;
-        indexes.entry(index.table_id).or_default().push(index);
-        Ok(())
-    })?;
+    let (tables, indexes) = tables_and_indexes(system, &mut opener)?;
     let files = general_files(system, &tables, &indexes, &mut opener)?;
     let mut general: BTreeMap<u32, Entry> = BTreeMap::new();
     let mut entries: Vec<Entry> = undo(system, &mut opener)?;
@@ -116,11 +101,54 @@ pub(super) fn writers(system: &Tablespace) -> Result<BTreeSet<u64>, String> {
     Ok(writers)
 }
 
+/// The indexes of tables, by table id.
+type Indexes = HashMap<u64, Vec<SysIndex>>;
+
+fn tables_and_indexes(system: &Tablespace, opener: &mut Opener) -> Result<(Vec<SysTable>, Indexes), String> {
+    let header = system.sound(DICT_HDR_PAGE_NO.0, opener)?;
+    let roots = DictionaryRoots::read(&header).ok_or("its page 7 names no dictionary")?;
+    let locate = |record: &format::record::Record<'_>, fields: &mut format::record::RecordFields| {
+        redundant::locate_stored(record, fields)
+    };
+    let mut tables: Vec<SysTable> = Vec::new();
+    each_row(system, roots.tables, opener, &locate, Which::Present, &mut |record, fields| {
+        tables.push(SysTable::read(record, fields).ok_or("a record of SYS_TABLES lacks a field")?);
+        Ok(())
+    })?;
+    let mut indexes: Indexes = HashMap::new();
+    each_row(system, roots.indexes, opener, &locate, Which::Present, &mut |record, fields| {
+        let index = SysIndex::read(record, fields).ok_or("a record of SYS_INDEXES lacks a field")?;
+        indexes.entry(index.table_id).or_default().push(index);
+        Ok(())
+    })?;
+    Ok((tables, indexes))
+}
+
+/// The files outside of the datadir that a dictionary names. MariaDB 10.6 and later have link files only.
+pub(super) fn outside(system: &Tablespace) -> Result<Vec<PathBuf>, String> {
+    let mut opener = Opener::new();
+    let (tables, indexes) = tables_and_indexes(system, &mut opener)?;
+    let files = data_files(system, &tables, &indexes, &mut opener)?.into_values();
+    Ok(files.filter(|path| path.is_absolute()).collect())
+}
+
 /// The files of MySQL 5.7's general tablespaces, by space id. They live in the datadir itself, unlike tables.
 fn general_files(
     system: &Tablespace,
     tables: &[SysTable],
-    indexes: &HashMap<u64, Vec<SysIndex>>,
+    indexes: &Indexes,
+    opener: &mut Opener,
+) -> Result<HashMap<u32, PathBuf>, String> {
+    let mut files = data_files(system, tables, indexes, opener)?;
+    files.retain(|_, path| path.components().count() == 1);
+    Ok(files)
+}
+
+/// The files that SYS_DATAFILES names, by space id.
+fn data_files(
+    system: &Tablespace,
+    tables: &[SysTable],
+    indexes: &Indexes,
     opener: &mut Opener,
 ) -> Result<HashMap<u32, PathBuf>, String> {
     let mut files = HashMap::new();
@@ -133,10 +161,7 @@ fn general_files(
     each_row(system, index.root.root, opener, &locate, Which::Present, &mut |record, fields| {
         let file = SysDatafile::read(record, fields).ok_or("a record of SYS_DATAFILES lacks a field")?;
         let path = PathBuf::from(file.path.replace('\\', "/"));
-        let path = path.strip_prefix("./").unwrap_or(&path);
-        if path.components().count() == 1 {
-            files.insert(file.space.0, path.to_path_buf());
-        }
+        files.insert(file.space.0, path.strip_prefix("./").unwrap_or(&path).to_path_buf());
         Ok(())
     })?;
     Ok(files)
