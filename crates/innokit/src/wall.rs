@@ -2,7 +2,8 @@
 //!
 //! The first wall is the door in `jobs`: every name out of a set is opened beneath the directory that the user named. Should a name ever get
 //! past it, the kernel refuses the write, with `EACCES`. Only changes of content and of entries are restrained: Landlock knows no rule for
-//! owners, modes and times. Reading is free: a datadir's own links, keys, certificates and option files may be anywhere.
+//! owners, modes and times. Commands that only read may read no more than what was named and what its links lead to (`sight.rs`). Reading is
+//! free for the others, and where a URL is named: certificates, option files and the names of hosts may be anywhere.
 //!
 //! A directory that is still to be made cannot be in a rule. So there are two layers: the first, before a byte of a set is read, allows
 //! changes in the nearest directory above; the second, as soon as `jobs` has made the target, in the target alone.
@@ -11,13 +12,18 @@
 
 #[cfg(target_os = "linux")]
 mod rules;
+#[cfg(target_os = "linux")]
+mod sight;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::args::{BackupCommand, Command, RecoverArgs, RedoCommand, RestoreArgs, TableCommand};
+use jobs::OutsidePlace;
+use jobs::source::remote::is_url;
+
+use crate::args::{BackupCommand, Command, RecoverArgs, RedoCommand, RestoreArgs, TableCommand, key_paths};
 
 /// Whether this process runs nothing but innokit.
 static IS_PROGRAM: AtomicBool = AtomicBool::new(false);
@@ -52,7 +58,7 @@ pub fn raise(command: &Command, is_wanted: bool) {
     let says = match rooms(command) {
         None => "not restrained: this command has no rules, or was allowed to write outside of its target".to_owned(),
         Some(_) if !is_wanted => "not restrained, as --no-landlock says".to_owned(),
-        Some(rooms) => restrain(rooms),
+        Some(rooms) => restrain(rooms, named(command)),
     };
     SAYS.set(says).ok();
 }
@@ -69,18 +75,20 @@ pub fn tell(out: &mut impl Write) -> io::Result<()> {
 pub fn advice(error: &str) -> Option<&'static str> {
     let is_raised = ROOMS.get().is_some() && error.contains("(os error 13)");
     is_raised.then_some(
-        "if its user may write there, innokit restrained itself: --no-landlock lifts that, but first see that the name is one you expect",
+        "if its user may do that, innokit restrained itself: name that place too if it is to be read; --no-landlock lifts it, but first see that \
+         the name is one you expect",
     )
 }
 
 #[cfg(target_os = "linux")]
-fn restrain(rooms: Vec<Room>) -> String {
-    let built = rules::build(&rooms);
+fn restrain(rooms: Vec<Room>, named: Option<Vec<PathBuf>>) -> String {
+    let seen = named.map(|named| sight::of(&named));
+    let built = rules::build(&rooms, seen.as_deref());
     let Ok(is_whole) = built else {
         return "not restrained: the kernel has no Landlock (Linux 5.19 or later), or does not use it".to_owned();
     };
     let is_narrow = rooms.iter().all(|room| !matches!(room, Room::Directory(path) if !path.exists()));
-    let says = in_words(&rooms, is_whole);
+    let says = in_words(&rooms, seen.as_deref(), is_whole);
     ROOMS.set(rooms).ok();
     if !is_narrow {
         jobs::on_target_made(narrow);
@@ -89,7 +97,7 @@ fn restrain(rooms: Vec<Room>) -> String {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn restrain(_: Vec<Room>) -> String {
+fn restrain(_: Vec<Room>, _: Option<Vec<PathBuf>>) -> String {
     "not restrained: Landlock is a part of Linux".to_owned()
 }
 
@@ -100,18 +108,31 @@ fn narrow() {
     // Relaxed: only the thread that made the target comes here.
     if let Some(rooms) = ROOMS.get().filter(|_| !IS_NARROW.swap(true, Ordering::Relaxed)) {
         // The first layer holds in any case.
-        rules::build(rooms).ok();
+        rules::build(rooms, None).ok();
     }
 }
 
+/// Names in a line: the first few, and how many more there are.
 #[cfg(target_os = "linux")]
-fn in_words(rooms: &[Room], is_whole: bool) -> String {
-    let names: Vec<String> = rooms.iter().map(|room| room.path().display().to_string()).collect();
+const NAMES_MAX: usize = 8;
+
+#[cfg(target_os = "linux")]
+fn in_words(rooms: &[Room], seen: Option<&[sight::Seen]>, is_whole: bool) -> String {
+    let list = |all: Vec<String>| {
+        let mut names: Vec<String> = all.iter().take(NAMES_MAX).cloned().collect();
+        let more = all.len() - names.len();
+        if more > 0 {
+            names.push(format!("{more} more"));
+        }
+        names.join(", ")
+    };
     let most = if is_whole { "" } else { " (not truncating files: the kernel is too old for that rule)" };
-    match names.as_slice() {
-        [] => format!("Landlock: nothing can be written{most}"),
-        names => format!("Landlock: nothing can be written but {}{most}", names.join(", ")),
-    }
+    let but = |names: String| if names.is_empty() { names } else { format!(" but {names}") };
+    let written = but(list(rooms.iter().map(|room| room.path().display().to_string()).collect()));
+    let read = seen.map_or_else(String::new, |seen| {
+        format!("; nothing read{}", but(list(seen.iter().map(ToString::to_string).collect())))
+    });
+    format!("Landlock: nothing can be written{written}{most}{read}")
 }
 
 impl Room {
@@ -149,13 +170,40 @@ fn rooms(command: &Command) -> Option<Vec<Room>> {
     })
 }
 
+/// What was named to be read, for the commands that only read. `None`: reading is free.
+fn named(command: &Command) -> Option<Vec<PathBuf>> {
+    let (paths, keys, others): (&[PathBuf], Vec<PathBuf>, Option<&PathBuf>) = match command {
+        Command::Check(args) => (&args.paths, args.reading.keys.paths(), None),
+        Command::Info(args) => (&args.files, args.keys.paths(), None),
+        Command::Redo { command: RedoCommand::Info(args) } => {
+            let key_file = args.key_file.iter().flat_map(key_paths);
+            (std::slice::from_ref(&args.path), key_file.chain(args.keyring.iter().cloned()).collect(), None)
+        }
+        Command::Redo { command: RedoCommand::Verify(args) } => (std::slice::from_ref(&args.archive), Vec::new(), None),
+        Command::Table(TableCommand::Check(args)) => (&args.table.paths, args.table.reading.keys.paths(), None),
+        Command::Table(TableCommand::Count(args)) => (&args.paths, args.reading.keys.paths(), None),
+        Command::Table(TableCommand::Schema(args)) => (&args.paths, args.keys.paths(), args.create_table.as_ref()),
+        Command::Table(TableCommand::Checksum(args)) => {
+            let more = args.rows.create_table.iter().chain(&args.compare).cloned();
+            let keys = args.rows.reading.keys.paths().into_iter().chain(more).collect();
+            (&args.rows.paths, keys, None)
+        }
+        Command::Table(TableCommand::Export(args)) => {
+            (&args.rows.paths, args.rows.reading.keys.paths(), args.rows.create_table.as_ref())
+        }
+        _ => return None,
+    };
+    let all: Vec<PathBuf> = paths.iter().cloned().chain(keys).chain(others.cloned()).collect();
+    (!all.iter().any(|path| is_url(path))).then_some(all)
+}
+
 fn of_recover(args: &RecoverArgs) -> Option<Vec<Room>> {
     if args.with_outside {
         return None;
     }
     let in_place = args.in_place.then(|| Room::Directory(args.datadir.clone()));
     let to = args.to.clone().map(Room::Directory);
-    Some(in_place.into_iter().chain(to).collect())
+    Some(in_place.into_iter().chain(to).chain(places(&args.outside)).collect())
 }
 
 fn of_restore(args: &RestoreArgs) -> Option<Vec<Room>> {
@@ -165,7 +213,12 @@ fn of_restore(args: &RestoreArgs) -> Option<Vec<Room>> {
     if args.moves {
         return Some(vec![Room::Directory(args.backup.clone()), Room::Name(args.to.clone())]);
     }
-    Some(vec![Room::Directory(args.to.clone())])
+    Some(std::iter::once(Room::Directory(args.to.clone())).chain(places(&args.outside)).collect())
+}
+
+/// Where tablespaces outside of the datadir go.
+fn places(outside: &[OutsidePlace]) -> impl Iterator<Item = Room> {
+    outside.iter().map(|place| Room::Directory(place.new.clone()))
 }
 
 fn of_table(command: &TableCommand) -> Vec<Room> {
@@ -196,6 +249,32 @@ mod tests {
     }
 
     #[test]
+    fn what_a_command_may_read_is_what_its_line_names_but_for_urls() {
+        let named_in = |line: &str| {
+            let cli = Cli::try_parse_from(line.split(' ')).expect("a command line");
+            named(&cli.command)
+                .map(|paths| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" "))
+        };
+        for (line, expected) in [
+            ("innokit check /data /more --keyring /ring", Some("/data /more /ring")),
+            ("innokit check /data --key-file /keys,FILE:/secret", Some("/data /keys /secret")),
+            ("innokit check s3://bucket/data /more", None),
+            ("innokit info a.ibd", Some("a.ibd")),
+            ("innokit redo info /data --keyring /ring", Some("/data /ring")),
+            ("innokit redo verify /archive", Some("/archive")),
+            ("innokit table check /data", Some("/data")),
+            ("innokit table count /data", Some("/data")),
+            ("innokit table schema t.ibd --create-table t.sql", Some("t.ibd t.sql")),
+            ("innokit table checksum t.ibd --create-table t.sql", Some("t.ibd t.sql")),
+            ("innokit table export t.ibd --format csv --create-table t.sql -o t.csv", Some("t.ibd t.sql")),
+            ("innokit recover --dry-run /data", None),
+            ("innokit backup verify /set", None),
+        ] {
+            assert_eq!(named_in(line).as_deref(), expected, "{line}");
+        }
+    }
+
+    #[test]
     fn what_a_command_may_write_is_what_its_line_names() {
         let dir = |path: &str| Room::Directory(path.into());
         let file = |path: &str| Room::File(path.into());
@@ -213,6 +292,8 @@ mod tests {
             ("innokit recover --in-place --with-outside /data", None),
             ("innokit restore /set --to /data", Some(vec![dir("/data")])),
             ("innokit restore /set --move --to /data", Some(vec![dir("/set"), Room::Name("/data".into())])),
+            ("innokit restore /set --to /data --outside /old=/new", Some(vec![dir("/data"), dir("/new")])),
+            ("innokit recover --to /copy --outside /old=/new /data", Some(vec![dir("/copy"), dir("/new")])),
             ("innokit unpack a.xb /to", Some(vec![dir("/to")])),
             ("innokit backup verify /set", Some(vec![])),
             ("innokit backup /data --to /set", Some(vec![dir("/set")])),

@@ -18,10 +18,21 @@ pub struct KeyArgs {
 }
 
 impl KeyArgs {
+    /// All files that were named, that of the key of a key file too.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.keyring.iter().cloned().chain(self.key_file.iter().flat_map(key_paths)).collect()
+    }
+
     /// The files that were named.
     pub fn files(&self) -> KeyFiles {
         KeyFiles { keyrings: self.keyring.clone(), key_file: self.key_file.clone() }
     }
+}
+
+/// The files that `--key-file` names.
+pub fn key_paths((path, key): &(PathBuf, Option<String>)) -> Vec<PathBuf> {
+    let key = key.as_deref().and_then(|key| key.strip_prefix("FILE:")).map(PathBuf::from);
+    std::iter::once(path.clone()).chain(key).collect()
 }
 
 pub(super) fn key_file(text: &str) -> Result<(PathBuf, Option<String>), String> {

@@ -32,6 +32,7 @@ use self::check::CHECK_EXAMPLES;
 pub use self::check::{CheckArgs, Engine, Level};
 use self::info::INFO_EXAMPLES;
 pub use self::info::InfoArgs;
+pub use self::keys::key_paths;
 pub use self::manual::{CompletionsArgs, ManArgs};
 pub use self::output::Progress;
 pub use self::reading::ReadingArgs;
@@ -63,7 +64,7 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
 
-    /// Do without Landlock, with which the kernel keeps innokit from writing outside of what you named.
+    /// Do without Landlock, with which the kernel keeps innokit from writing, and from reading, outside of what you named.
     #[arg(long, global = true)]
     pub no_landlock: bool,
 }

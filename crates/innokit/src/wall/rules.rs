@@ -9,23 +9,29 @@ use landlock::{
     RulesetCreatedAttr, RulesetStatus,
 };
 
-use super::Room;
+use super::sight::Seen;
+use super::{Room, sight};
 
 /// Linux 6.2: the first in which truncating a file can be refused. Older kernels hold the other rules.
 const RULES: ABI = ABI::V3;
 
 type Built<T> = Result<T, Box<dyn Error>>;
 
-/// Restrains this thread, and those that it starts later. Returns whether the kernel holds all of the rules.
+/// Restrains this thread, and those that it starts later: what they may write, and, if anything is `seen`, what they may read. Returns whether
+/// the kernel holds all of the rules.
 ///
 /// # Errors
 /// The kernel holds none of them.
-pub fn build(rooms: &[Room]) -> Built<bool> {
+pub fn build(rooms: &[Room], seen: Option<&[Seen]>) -> Built<bool> {
     // Before Linux 5.19 a restrained process can move nothing from one directory to another, which backups and restores do.
     let with_moves =
         Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(AccessFs::Refer)?;
     let as_known = with_moves.set_compatibility(CompatLevel::BestEffort);
-    let mut rules = as_known.handle_access(AccessFs::from_write(RULES))?.create()?;
+    let mut handled = as_known.handle_access(AccessFs::from_write(RULES))?;
+    if seen.is_some() {
+        handled = handled.handle_access(reading())?;
+    }
+    let mut rules = handled.create()?;
     for room in rooms {
         rules = match room {
             Room::Directory(path) => directory(rules, path)?,
@@ -33,9 +39,39 @@ pub fn build(rooms: &[Room]) -> Built<bool> {
             Room::Name(path) => name(rules, path)?,
         };
     }
+    if let Some(seen) = seen {
+        let readable =
+            seen.iter().cloned().chain(sight::own()).chain(rooms.iter().map(|room| Seen::whole(around(room))));
+        rules = readable.into_iter().try_fold(rules, |rules, seen| read_in(rules, &seen))?;
+    }
     match rules.restrict_self()?.ruleset {
         RulesetStatus::NotEnforced => Err("not enforced".into()),
         status => Ok(status == RulesetStatus::FullyEnforced),
+    }
+}
+
+/// Not running programs: no command runs any, and another thread of this process has no reason to.
+fn reading() -> BitFlags<AccessFs> {
+    AccessFs::ReadFile | AccessFs::ReadDir
+}
+
+/// A file or a directory with all that is in it. What is gone by now, or can be in no rule, cannot be read.
+fn read_in(rules: RulesetCreated, seen: &Seen) -> Built<RulesetCreated> {
+    let Ok(meta) = fs::metadata(&seen.path) else { return Ok(rules) };
+    let Ok(handle) = PathFd::new(&seen.path) else { return Ok(rules) };
+    let access = match meta.is_dir() {
+        true if seen.is_list => AccessFs::ReadDir.into(),
+        true => reading(),
+        false => AccessFs::ReadFile.into(),
+    };
+    Ok(rules.add_rule(PathBeneath::new(handle, access))?)
+}
+
+/// Where something is written, which may have to be looked at.
+fn around(room: &Room) -> PathBuf {
+    match room {
+        Room::Directory(path) if path.is_dir() => path.clone(),
+        room => above(room.path()),
     }
 }
 

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::common::{Dir, Run, all_datadirs, copy, innokit};
+use crate::common::{Dir, Run, all_datadirs, copy, fixture, innokit};
 use format::page::checksum::crc32c;
 use serde_json::Value;
 
@@ -109,24 +109,25 @@ pub fn pipe(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo runs").success());
 }
 
-fn tar(folder: &Path) -> Vec<u8> {
+pub fn tar(folder: &Path) -> Vec<u8> {
     let output = Command::new("tar").args(["-c", "-f", "-", "-C"]).arg(folder).arg(".").output().expect("tar runs");
     assert!(output.status.success());
     output.stdout
 }
 
 /// A file as backup tools send it in a stream: a chunk of bytes, then the end chunk.
-fn member(name: &str, bytes: &[u8]) -> Vec<u8> {
+pub fn member(name: &str, bytes: &[u8]) -> Vec<u8> {
     let little = |number: u64, len: usize| number.to_be_bytes().into_iter().rev().take(len).collect::<Vec<u8>>();
     let head = |code: u8| [b"XBSTCK01", &[0, code][..], &little(name.len() as u64, 4), name.as_bytes()].concat();
     let numbers = [little(bytes.len() as u64, 8), little(0, 8), little(u64::from(crc32(bytes)), 4)].concat();
     [&head(b'P'), &numbers, bytes, &head(b'E')].concat()
 }
 
-/// zlib's CRC-32, computed bit by bit.
+/// zlib's CRC-32.
 pub fn crc32(bytes: &[u8]) -> u32 {
-    let bit = |crc: u32| if crc & 1 == 1 { (crc >> 1) ^ 0xEDB8_8320 } else { crc >> 1 };
-    !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| bit(crc)))
+    let mut crc = flate2::Crc::new();
+    crc.update(bytes);
+    crc.sum()
 }
 
 #[test]
@@ -431,4 +432,43 @@ fn the_second_wall_holds_where_the_first_is_open() {
     assert_eq!(run.status, 0, "{}", run.errors);
     assert!(run.errors.contains("as --no-landlock says"), "{}", run.errors);
     assert!(fs::read(&beside).expect("read") != before, "the hook opened nothing, so this test shows nothing");
+}
+
+/// A link and a link file lead to what only root may read. A check follows both as a server would, so here only the kernel refuses it.
+#[test]
+fn the_second_wall_refuses_to_read_what_was_not_named() {
+    let place = Place::new();
+    let space = fixture("mysql-9.7/dynamic-16k.ibd");
+    place.dir.file("set/shop/t.ibd", &space);
+    for (name, mode) in [("secret/one.ibd", 0o600), ("secret/two.ibd", 0o600), ("elsewhere/three.ibd", 0o644)] {
+        let path = place.dir.file(name, &space);
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).expect("a mode");
+    }
+    if fs::metadata(place.path("secret/one.ibd")).expect("there").uid() != 0 {
+        return;
+    }
+    symlink(place.path("secret/one.ibd"), place.path("set/shop/one.ibd")).expect("linked");
+    fs::write(place.path("set/shop/two.isl"), place.text("secret/two.ibd")).expect("written");
+    symlink(place.path("elsewhere/three.ibd"), place.path("set/shop/three.ibd")).expect("linked");
+    let set = place.text("set");
+    let walled = run(&["check", "-v", &set]);
+    if walled.errors.contains("no Landlock") {
+        return;
+    }
+    let both = format!("{}{}", walled.text, walled.errors);
+    assert!(
+        both.contains(&format!("nothing can be written; nothing read but {}", place.text("elsewhere/three.ibd"))),
+        "{both}"
+    );
+    assert!(walled.status == 2 && both.contains("one.ibd") && both.contains("two.i"), "{} {both}", walled.status);
+    assert!(both.contains("Permission denied"), "{both}");
+    let failed = |run: &Run| {
+        let json: Value = serde_json::from_str(&run.text).expect("JSON");
+        json["totals"]["failed_files"].as_u64().expect("a number")
+    };
+    let (walled, free) = (run(&["check", "--json", &set]), run(&["check", "--json", "--no-landlock", &set]));
+    assert_eq!((walled.status, free.status), (2, 0), "{}{}", walled.errors, free.errors);
+    assert_eq!((failed(&walled), failed(&free)), (2, 0), "{}", walled.text);
+    let named = run(&["check", &set, &place.text("secret")]);
+    assert_eq!(named.status, 0, "{}{}", named.text, named.errors);
 }

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 const MEMORY_MAX: u64 = 512 << 20;
 
 /// Runs innokit without its second wall, in the folder of the place.
-fn attack(place: &Place, words: &[&[u8]]) {
+pub fn attack(place: &Place, words: &[&[u8]]) {
     let mut command = innokit();
     let words = words.iter().map(|word| std::ffi::OsStr::from_bytes(word));
     command.arg("--no-landlock").args(words).current_dir(place.path(""));
@@ -374,4 +374,52 @@ fn nothing_that_stands_for_a_file_of_mariadb_is_followed_or_waited_for() {
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn nothing_that_stands_for_a_file_of_mysql_is_followed_or_waited_for() {
     every_name_of_a_datadir("mysql");
+}
+
+/// An archive of the redo log whose files are none, or have names that no archiver gives.
+#[test]
+fn nothing_that_stands_for_a_file_of_an_archive_is_followed_or_waited_for() {
+    let place = Place::in_memory();
+    let victim = place.path("victim/shop/t.ibd");
+    let segment = "redo.0000000000002000";
+    let groups: [&[&str]; 6] = [
+        &[segment],
+        &["redo.0000000000002000.end"],
+        &["redo.0000000000002000.gap"],
+        &["marks"],
+        &["marks/log.000", "marks/log.001"],
+        &[
+            "beyond.jsonl",
+            "definitions.jsonl",
+            "definitions",
+            "archive.lock",
+            "redo.disabled",
+            "marks.new",
+            "redo.ffffffffffffffff",
+            "redo.0000000000003000.2",
+            "redo.0000000000003000.99999999999",
+        ],
+    ];
+    for odd in ["link", "pipe", "directory", "dangling", "device", "socket"] {
+        for group in groups {
+            place.dir.file(&format!("redo/{segment}"), &[0; 4096]);
+            place.dir.file(&format!("redo/{}", String::from_utf8_lossy(&[b'n'; 200])), b"x");
+            fs::write(place.path("redo").join(std::ffi::OsStr::from_bytes(b"redo.\xff\xfe\x1b[2J")), "x")
+                .expect("written");
+            for name in group {
+                put(odd, &place.path("redo").join(name), &victim);
+            }
+            for words in [
+                &[b"redo" as &[u8], b"verify", b"redo"][..],
+                &[b"redo", b"info", b"redo"],
+                &[b"check", b"redo"],
+                &[b"recover", b"--to", b"to", b"--redo", b"redo", b"redo"],
+            ] {
+                attack(&place, words);
+                place.assert_untouched(&format!("{odd} at {group:?}: {words:?}"));
+            }
+            fs::remove_dir_all(place.path("redo")).expect("removed");
+            fs::remove_dir_all(place.path("to")).ok();
+        }
+    }
 }

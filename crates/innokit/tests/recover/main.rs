@@ -12,8 +12,10 @@ mod rows_lab;
 
 mod hostile;
 mod hostile_corpus;
+mod hostile_names;
 mod increments;
 mod open_files;
+mod outside;
 
 mod recover;
 mod recover_random;

@@ -3,8 +3,10 @@
 //! innokit works (SIGSTOP), so that whatever changes was changed by innokit.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
 
 use crate::backup_lab::Server;
 use crate::hostile::{member, state, tar};
@@ -32,9 +34,27 @@ impl Drop for Held {
     }
 }
 
+type State = Vec<(PathBuf, Vec<u8>, [i64; 6])>;
+
+/// The files of a held server. What it had asked the kernel to write may still arrive.
+fn at_rest(server: &Server) -> [State; 2] {
+    let look = || ["data", "else"].map(|name| state(&server.of(name)));
+    let mut before = look();
+    loop {
+        sleep(Duration::from_millis(100));
+        let now = look();
+        if now == before {
+            return now;
+        }
+        before = now;
+    }
+}
+
 /// A server with tables outside: one with rows of before a full backup and after it.
 fn started(kind: &'static str) -> Server {
-    let server = Server::start(kind);
+    let folder = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let log = if kind == "mysql" { "--innodb-redo-log-capacity=16M" } else { "--innodb-log-file-size=16M" };
+    let server = Server::start_in(folder, kind, &[log.to_owned()]);
     fs::create_dir_all(server.of("else/disk")).expect("made");
     let at = server.of("else/disk").display().to_string();
     let is_mysql = kind == "mysql";
@@ -57,6 +77,10 @@ fn started(kind: &'static str) -> Server {
                  INSERT INTO shop.general (a, b) SELECT a, b FROM shop.a; CREATE UNDO TABLESPACE more ADD DATAFILE '{at}/more.ibu';"
             ),
         );
+        // Its dictionary names the files once it is on disk.
+        server.script("stop", &[], "");
+        server.script("start", &[&format!("--innodb-directories={at}")], "");
+        server.script("sql", &[], "UPDATE shop.far SET a = a + 1; UPDATE shop.general SET a = a + 1;");
     }
     server
 }
@@ -86,8 +110,8 @@ fn snapshot(server: &Server) {
 
 /// Restores a set beside its running server, with these options. Returns what a server on it answers about its tables.
 fn restored(server: &Server, set: &str, options: &[&str], started_with: &[&str]) -> String {
-    let before = ["data", "else"].map(|name| state(&server.of(name)));
     let held = Held::new(server);
+    let before = at_rest(server);
     let run = server.run(&[&["restore", set, "--to", "to"], options].concat());
     assert_eq!(run.status, 0, "{} {set}: {}", server.kind, run.errors);
     let untouched = |when: &str| {
@@ -183,8 +207,8 @@ fn a_copy_of_mariadb_105_whose_server_would_find_the_original_is_refused() {
     let server = started("mariadb105");
     snapshot(&server);
     for set in ["folder", "set.tar"] {
-        let before = ["data", "else"].map(|name| state(&server.of(name)));
         let held = Held::new(&server);
+        let before = at_rest(&server);
         let refused = server.run(&["restore", set, "--to", "to"]);
         assert!(
             refused.status == 2 && refused.errors.contains("shop/far") && !server.of("to").exists(),
