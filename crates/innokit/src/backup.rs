@@ -193,6 +193,7 @@ fn print_report(report: &BackupReport, json: Option<(SystemTime, u8)>) -> io::Re
     writeln!(out, "read      {bytes} in {files} files, {pages} pages verified")?;
     match &report.signature {
         BackupSignature::None => writeln!(out, "signature not signed")?,
+        BackupSignature::Changed => writeln!(out, "signature not of the backup as it is: see above")?,
         BackupSignature::Unproved { key } => writeln!(
             out,
             "signature names key {}: not verified, so anybody can have written it (--trusted KEYFILE)",

@@ -74,6 +74,8 @@ pub enum BackupSignature {
         /// The id of the key.
         key: String,
     },
+    /// One of the keys signed it, and a file was changed, added or removed since.
+    Changed,
     /// One of the keys signed each set, and it is unchanged since.
     Proved {
         /// The ids of the keys.
@@ -203,8 +205,12 @@ pub fn verify_backup(set: &Path, options: &BackupVerifyOptions) -> Result<Backup
     refuse_others(set)?;
     let BackupVerifyOptions { increments, keys, .. } = options;
     let sets: Vec<&Path> = std::iter::once(set).chain(increments.iter().map(PathBuf::as_path)).collect();
-    let signature = BackupSignature::of(&sets, &options.trusted)?;
+    let (signature, changed) = match BackupSignature::of(&sets, &options.trusted) {
+        Err(BackupError::Damaged(why)) => (BackupSignature::Changed, Some(why)),
+        found => (found?, None),
+    };
     let mut report = BackupReport { signature, ..verify_set(set, options)? };
+    report.problems.extend(changed);
     if !increments.is_empty() {
         let chain = Chain::of(set, increments)?;
         for increment in increments {
