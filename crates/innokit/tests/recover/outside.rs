@@ -52,7 +52,7 @@ fn at_rest(server: &Server) -> [State; 2] {
 
 /// A server with tables outside: one with rows of before a full backup and after it.
 fn started(kind: &'static str) -> Server {
-    let folder = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let folder = tempfile::TempDir::new().expect("a folder");
     let log = if kind == "mysql" { "--innodb-redo-log-capacity=16M" } else { "--innodb-log-file-size=16M" };
     let server = Server::start_in(folder, kind, &[log.to_owned()]);
     fs::create_dir_all(server.of("else/disk")).expect("made");
