@@ -149,8 +149,7 @@ impl Check {
                 Ok::<_, flow::ReaderError>((desk.findings, reader.engine_name(), reader.notes().to_vec()))
             })
         });
-        let mut findings = Findings::new(options.findings_max);
-        let mut effort = Effort { workers, ..Effort::default() };
+        let (mut findings, mut effort) = (Findings::new(options.findings_max), Effort { workers, ..Effort::default() });
         for outcome in outcomes {
             let (found, engine, notes) = outcome?;
             findings.merge(found);
@@ -159,8 +158,7 @@ impl Check {
         }
         let context = Context::new(options.clone(), self.keys.clone());
         let phase = Phase { files: &files, context: &context, read: &read, counters: &counters, throttle: &throttle };
-        let outcomes = watched(watch, &counters, || phase.run(workers))?;
-        let mut outcomes = outcomes;
+        let mut outcomes = watched(watch, &counters, || phase.run(workers))?;
         let is_stopped = options.watcher.is_stopped();
         if options.live && !is_stopped {
             live_log::read_again(&phase, &mut outcomes, counters.worker(0))?;
