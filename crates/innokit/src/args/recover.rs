@@ -128,6 +128,14 @@ pub struct RecoverArgs {
     pub keyring: Vec<PathBuf>,
 }
 
+pub(super) fn outside(text: &str) -> Result<OutsidePlace, String> {
+    let parts = text.split_once('=').filter(|(old, new)| old.starts_with('/') && !new.is_empty());
+    let place = parts.map(|(old, new)| OutsidePlace { old: old.into(), new: new.into() });
+    place.ok_or_else(|| {
+        "say the directory that the server had, from the root on, and the new one: /old/disk=/new/disk".to_owned()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,12 +146,4 @@ mod tests {
         assert!(matches!(until("2026-11-23T20:15:00"), Ok(Until::Time(_))));
         assert!(until("80703969x").is_err_and(|error| error.contains("an LSN, or a time")));
     }
-}
-
-pub(super) fn outside(text: &str) -> Result<OutsidePlace, String> {
-    let parts = text.split_once('=').filter(|(old, new)| old.starts_with('/') && !new.is_empty());
-    let place = parts.map(|(old, new)| OutsidePlace { old: old.into(), new: new.into() });
-    place.ok_or_else(|| {
-        "say the directory that the server had, from the root on, and the new one: /old/disk=/new/disk".to_owned()
-    })
 }
