@@ -119,13 +119,16 @@ fn around(bytes: &[u8], (at, len): (usize, usize)) -> Option<(usize, usize)> {
     })
 }
 
+/// Two numbers: where a name begins and its length, or where a mini-transaction begins and ends.
+type Stretch = (usize, usize);
+
 /// A file that bears names.
 struct Carrier {
     path: PathBuf,
     bytes: Vec<u8>,
     is_log: bool,
     /// Each name, and in MariaDB's log the mini-transaction around it.
-    names: Vec<((usize, usize), Option<(usize, usize)>)>,
+    names: Vec<(Stretch, Option<Stretch>)>,
 }
 
 impl Carrier {
