@@ -15,7 +15,7 @@ use format::keyring::KeyStore;
 use super::error::{Result, failed, refused};
 use super::outside::{each_link, inside, link};
 use crate::door::{self, SetDir};
-use crate::source::catalog::outside_of_mysql;
+use crate::source::catalog::moved_in_of_mysql;
 use crate::source::datadir::link_target;
 use crate::source::files::AskPath;
 
@@ -47,15 +47,9 @@ impl Originals {
 
     /// Adds what the dictionary of a recovered copy of MySQL's says.
     fn with_dictionary(mut self, copy: &Path, keys: &KeyStore) -> Result<Self> {
-        let files = match outside_of_mysql(copy, keys) {
-            Ok(files) => files,
+        match moved_in_of_mysql(copy, keys) {
+            Ok(files) => self.0.extend(files),
             Err(why) => return refused(format!("{}: {why}, so what was outside of it is not known", copy.display())),
-        };
-        for original in files {
-            let names = [inside(&original), original.file_name().map(PathBuf::from)];
-            if let Some(name) = names.into_iter().flatten().find(|name| copy.join(name).is_file_there()) {
-                self.0.insert(name, original);
-            }
         }
         Ok(self)
     }

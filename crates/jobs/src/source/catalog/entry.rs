@@ -33,6 +33,8 @@ pub(super) struct Entry {
     pub files: Vec<PathBuf>,
     /// Another file of it, outside the datadir, which is the one that the dictionary names.
     pub twin: Option<PathBuf>,
+    /// Where the dictionary says that the file is, if it was moved inside.
+    pub original: Option<PathBuf>,
     /// The trees in it.
     pub trees: Vec<TreeAt>,
     /// `ALTER TABLE ... DISCARD TABLESPACE` took its file away.
@@ -99,6 +101,7 @@ impl Entry {
             holds,
             files: Vec::new(),
             twin: None,
+            original: None,
             trees: Vec::new(),
             is_discarded: false,
             is_intermediate: false,

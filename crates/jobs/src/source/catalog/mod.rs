@@ -149,6 +149,17 @@ pub(crate) fn outside_of_mysql(root: &Path, keys: &KeyStore) -> Result<Vec<PathB
     Ok(files.filter(|file| file.is_absolute() && !file.starts_with(root)).collect())
 }
 
+/// The files of a copy of MySQL's that its dictionary names outside, by their names inside.
+pub(crate) fn moved_in_of_mysql(root: &Path, keys: &KeyStore) -> Result<Vec<(PathBuf, PathBuf)>, String> {
+    let space = open_dictionary(&[root.join("mysql.ibd")], keys, None)?;
+    let entries = mysql::read(&space, root)?.entries.into_iter();
+    let moved = |entry: Entry| {
+        let name = entry.files.first()?.strip_prefix(root).ok()?.to_path_buf();
+        Some((name, entry.original?))
+    };
+    Ok(entries.filter_map(moved).collect())
+}
+
 /// The files outside of a datadir of MariaDB 10.5 that its dictionary names.
 pub(crate) fn outside_of_mariadb(root: &Path, keys: &KeyStore) -> Result<Vec<PathBuf>, String> {
     let space = open_dictionary(&system::files_of(root), keys, None)?;

@@ -184,6 +184,7 @@ impl Reader<'_> {
                 let file = place(root, &file);
                 let inside = moved_in(root, entry.space, &file);
                 entry.twin = inside.is_some().then(|| file.clone()).filter(|file| is_space(file, entry.space));
+                entry.original = inside.is_some().then(|| file.clone());
                 entry.files.push(inside.unwrap_or(file));
             }
             Ok(())
