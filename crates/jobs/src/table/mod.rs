@@ -136,7 +136,7 @@ pub fn tables_watched(
 }
 
 /// Tablespaces whose state is in memory at a time: enough work for all workers, and a bound whatever the number of tables.
-const BATCH: usize = 1024;
+const BATCH: usize = 512;
 
 /// The tablespaces in batches of about `size`. The partitions of a table stay together, because one of them describes all.
 fn batches(groups: &[Vec<FoundFile>], size: usize) -> impl Iterator<Item = &[Vec<FoundFile>]> {
