@@ -104,8 +104,11 @@ impl Sight {
             self.walk(above, false);
             self.seen.insert(above.to_path_buf());
         } else {
-            // Jobs look whether it is one.
+            // Jobs look whether it is one: whether a file in it begins a system tablespace, whatever its name.
             self.lists.insert(above.to_path_buf());
+            for entry in fs::read_dir(above).into_iter().flatten().flatten() {
+                self.seen.extend(entry.file_type().is_ok_and(|kind| kind.is_file()).then(|| entry.path()));
+            }
         }
     }
 
