@@ -3,7 +3,8 @@
 //! The first wall is the door in `jobs`: every name out of a set is opened beneath the directory that the user named. Should a name ever get
 //! past it, the kernel refuses the write, with `EACCES`. Only changes of content and of entries are restrained: Landlock knows no rule for
 //! owners, modes and times. Commands that only read may read no more than what was named and what its links lead to (`sight.rs`). Reading is
-//! free for the others, and where a URL is named: certificates, option files and the names of hosts may be anywhere.
+//! free for the others, and where a URL is named: certificates, option files and the names of hosts may be anywhere. It is free for a datadir of
+//! MySQL's too, whose dictionary may name tablespaces anywhere.
 //!
 //! A directory that is still to be made cannot be in a rule. So there are two layers: the first, before a byte of a set is read, allows
 //! changes in the nearest directory above; the second, as soon as `jobs` has made the target, in the target alone.
@@ -82,7 +83,8 @@ pub fn advice(error: &str) -> Option<&'static str> {
 
 #[cfg(target_os = "linux")]
 fn restrain(rooms: Vec<Room>, named: Option<Vec<PathBuf>>) -> String {
-    let seen = named.map(|named| sight::of(&named));
+    // MySQL's dictionary may name tablespaces anywhere, and is read later.
+    let seen = named.filter(|named| !sight::is_of_mysql(named)).map(|named| sight::of(&named));
     let built = rules::build(&rooms, seen.as_deref());
     let Ok(is_whole) = built else {
         return "not restrained: the kernel has no Landlock (Linux 5.19 or later), or does not use it".to_owned();

@@ -126,7 +126,13 @@ impl Sight {
                 self.follow(&entry.path(), None);
             } else if kind.is_file() && entry.file_name().as_bytes().ends_with(b".isl") {
                 let link = entry.path();
-                self.follow(&link, Some(target_of(&link)));
+                let target = target_of(&link);
+                // Whoever wrote it can name no other file by it than a table's: a server run by root has its own for itself.
+                if is_table_of(&target, &link) {
+                    self.seen.insert(target);
+                } else {
+                    self.follow(&link, Some(target));
+                }
             }
         }
     }
@@ -163,6 +169,23 @@ fn may_follow(link: &Metadata, target: &Metadata) -> bool {
 
 fn is_of_one_user(link: &Metadata, target: &Metadata) -> bool {
     target.uid() == link.uid() && target.uid() != 0
+}
+
+/// Whether a link file names the file of its table: `.../shop/far.ibd` for `shop/far.isl`. A name that is a link itself is not taken.
+fn is_table_of(target: &Path, link: &Path) -> bool {
+    let names = |path: &Path| {
+        let schema = path.parent().and_then(Path::file_name).map(OsStr::to_owned);
+        schema.zip(path.file_stem().map(OsStr::to_owned))
+    };
+    let is_plain = || fs::canonicalize(target).is_ok_and(|real| real == target) && target.is_file();
+    target.extension().is_some_and(|end| end == "ibd") && names(target) == names(link) && is_plain()
+}
+
+/// Whether a dictionary of MySQL's belongs to what was named: it may name files anywhere, and which is not known before it is read.
+pub fn is_of_mysql(named: &[PathBuf]) -> bool {
+    let is_there = |dir: &Path| dir.join("mysql.ibd").exists();
+    let around = |path: &PathBuf| std::path::absolute(path).is_ok_and(|path| path.ancestors().take(3).any(is_there));
+    named.iter().any(around)
 }
 
 /// The path in a link file; empty if there is none.
