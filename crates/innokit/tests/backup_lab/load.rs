@@ -8,6 +8,10 @@ use std::time::Duration;
 use super::Server;
 use super::session::Session;
 
+/// Between the rounds of a loop. Without it a load takes all of the processor for as long as the test lasts, and its replica the same again.
+/// `INNOKIT_SOAK` (`make soak`) does without.
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// A gate that statements pass through unless it is closed.
 #[derive(Default)]
 pub struct Gate {
@@ -62,6 +66,7 @@ impl Load {
     pub fn add(&mut self, server: &Server, first: u32, mut act: impl FnMut(&mut Session, u32) + Send + 'static) {
         let (stop, all, own) = (Arc::clone(&self.stop), Arc::clone(&self.rounds), Arc::new(AtomicU32::new(0)));
         let mut session = Session::of(server);
+        let pause = if std::env::var_os("INNOKIT_SOAK").is_some() { Duration::ZERO } else { PAUSE };
         self.loops.push(Arc::clone(&own));
         self.threads.push(thread::spawn(move || {
             for round in first.. {
@@ -69,6 +74,7 @@ impl Load {
                     return;
                 }
                 act(&mut session, round);
+                thread::sleep(pause);
                 own.fetch_add(1, Ordering::Relaxed);
                 all.fetch_add(1, Ordering::Relaxed);
             }
