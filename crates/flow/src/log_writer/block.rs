@@ -38,6 +38,9 @@ pub(super) struct LogBlock {
     in_group: u16,
 }
 
+/// Four EiB of log. A position in the files after it still fits into 64 bits, whatever the ring's size.
+const NUMBER_MAX: u64 = (1 << 62) / LOG_BLOCK_SIZE as u64;
+
 impl LogBlock {
     /// The block, if its checksum is right, it belongs to this log, and its fields are possible.
     pub(super) fn parse(bytes: &[u8], id: u32) -> Option<Self> {
@@ -53,7 +56,9 @@ impl LogBlock {
             first_record,
             in_group: get2(bytes, POS_IN_GROUP)?,
         };
-        let fits = block.data_len as usize <= DATA_SIZE && first_record.is_none_or(|first| first < block.data_len);
+        let fits = block.number <= NUMBER_MAX
+            && block.data_len as usize <= DATA_SIZE
+            && first_record.is_none_or(|first| first < block.data_len);
         fits.then_some(block)
     }
 
@@ -157,6 +162,11 @@ mod tests {
             assert_eq!(LogBlock::parse(&bytes, 7), None, "bit {bit}");
         }
         assert_eq!(LogBlock::parse(&bytes, 8), None, "another log's");
+        for (number, is_block) in [(NUMBER_MAX, true), (NUMBER_MAX + 1, false), (u64::MAX, false)] {
+            let mut bytes = bytes.clone();
+            seal(&mut bytes, 7, 3, number, 4);
+            assert_eq!(LogBlock::parse(&bytes, 7).is_some(), is_block, "{number}");
+        }
         assert_eq!(LogBlock::parse(&[0; 512], 0), None, "zeros are no block");
         assert_eq!(LogBlock::parse(&bytes[..511], 7), None);
     }
