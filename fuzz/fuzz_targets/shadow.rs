@@ -69,7 +69,7 @@ fuzz_target!(|input: &[u8]| {
     rustix::fs::ftruncate(&known, OFFSET_MAX).expect("memory");
     // Nothing beyond its length is written, as on a full disk.
     rustix::fs::fcntl_add_seals(&known, rustix::fs::SealFlags::GROW).ok();
-    let engine = Engine::Threads.first_working();
+    let engine = Engine::Threads.first_working(std::env::temp_dir().as_path());
     let mut asked = 0;
     let replayed = replay(engine, &target(&shadow, u32::MAX), TAG, |name| {
         asked += 1;
