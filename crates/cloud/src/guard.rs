@@ -192,10 +192,33 @@ fn without_odd(page: String) -> (String, Vec<String>) {
     (kept, odd)
 }
 
+/// The text of an element of XML, which may name its characters by numbers: a store names all those that XML has no other way for.
 fn unescaped(text: &str) -> String {
-    [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'"), ("&amp;", "&")]
-        .into_iter()
-        .fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+    let (mut plain, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((before, after)) = rest.split_once('&') {
+        plain.push_str(before);
+        let named = after.split_once(';').and_then(|(name, behind)| Some((character(name)?, behind)));
+        let (character, behind) = named.unwrap_or(('&', after));
+        plain.push(character);
+        rest = behind;
+    }
+    plain.push_str(rest);
+    plain
+}
+
+fn character(name: &str) -> Option<char> {
+    Some(match name {
+        "lt" => '<',
+        "gt" => '>',
+        "quot" => '"',
+        "apos" => '\'',
+        "amp" => '&',
+        _ => {
+            let number = name.strip_prefix('#')?;
+            let code = number.strip_prefix('x').map_or_else(|| number.parse(), |hex| u32::from_str_radix(hex, 16));
+            char::from_u32(code.ok()?)?
+        }
+    })
 }
 
 fn between<'t>(text: &'t str, from: &str, to: &str) -> Option<&'t str> {
