@@ -36,6 +36,7 @@ mod versions;
 mod warm;
 mod xtrabackup;
 mod xtrabackup_increments;
+mod xtrabackup_outside;
 mod xtrabackup_reduced;
 
 use std::collections::BTreeMap;
