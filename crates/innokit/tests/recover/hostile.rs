@@ -5,37 +5,17 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
+use crate::common::limited::{PATIENCE, limited};
 use crate::common::{Dir, Run, all_datadirs, copy, fixture, innokit};
 use format::page::checksum::crc32c;
 use serde_json::Value;
 
 const SHADOW: &str = "innokit-recover.shadow";
-/// Longer than any of these runs takes, on any machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
-
 /// Runs innokit. It fails the test if it does not end.
 fn run(args: &[&str]) -> Run {
-    let mut command = innokit();
-    let mut child = command
-        .args(args)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("innokit runs");
-    let started = Instant::now();
-    while child.try_wait().expect("a child").is_none() {
-        if started.elapsed() > PATIENCE {
-            child.kill().expect("killed");
-            panic!("innokit {args:?} waits");
-        }
-        sleep(Duration::from_millis(20));
-    }
-    Run::of(&child.wait_with_output().expect("ended"))
+    limited(innokit().args(args), PATIENCE)
 }
 
 /// Everything below a folder: names, kinds, contents, owners, modes and times.

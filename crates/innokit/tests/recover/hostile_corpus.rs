@@ -9,51 +9,25 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use crate::common::innokit;
-use crate::hostile::{PATIENCE, Place, crc32, pipe, state};
+use crate::common::limited::{PATIENCE, limited};
+use crate::hostile::{Place, crc32, pipe, state};
 use format::page::checksum::crc32c;
 use jobs::manifest::Manifest;
 use serde_json::{Value, json};
-
-/// No run on these small sets has a reason to take more, whatever they claim. Bytes.
-const MEMORY_MAX: u64 = 512 << 20;
 
 /// Runs innokit without its second wall, in the folder of the place.
 pub fn attack(place: &Place, words: &[&[u8]]) {
     let mut command = innokit();
     let words = words.iter().map(|word| std::ffi::OsStr::from_bytes(word));
     command.arg("--no-landlock").args(words).current_dir(place.path(""));
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("runs");
-    let (started, mut peak) = (Instant::now(), 0);
-    while child.try_wait().expect("a child").is_none() {
-        peak = peak.max(peak_memory(child.id()));
-        if started.elapsed() > PATIENCE {
-            child.kill().expect("killed");
-            panic!("{command:?} waits");
-        }
-        sleep(Duration::from_millis(2));
-    }
-    let ended = child.wait_with_output().expect("ended");
-    let errors = String::from_utf8_lossy(&ended.stderr).into_owned();
-    assert!(peak < MEMORY_MAX, "{command:?} took {peak} bytes");
-    let status = ended.status.code().unwrap_or_else(|| panic!("{command:?} crashed: {errors}"));
-    assert!((0..3).contains(&status) && !errors.contains("panicked"), "{command:?}: {status} {errors}");
-}
-
-fn peak_memory(process: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    // A process that has not begun yet shows the memory of the one that started it.
-    let is_running = status.starts_with("Name:\tinnokit\n");
-    let line = status.lines().filter(|_| is_running).find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok()).unwrap_or(0) << 10
+    let run = limited(&mut command, PATIENCE);
+    assert!((0..3).contains(&run.status), "{command:?}: {} {}", run.status, run.errors);
 }
 
 /// What a name should not be. `victim` is an absolute path.
-fn names(victim: &str) -> Vec<Vec<u8>> {
+pub fn names(victim: &str) -> Vec<Vec<u8>> {
     let text = |name: &str| name.as_bytes().to_vec();
     vec![
         text(".."),
@@ -206,6 +180,32 @@ fn sealed(manifest: Value) -> Vec<u8> {
     serde_json::to_vec_pretty(&manifest).expect("JSON")
 }
 
+/// MariaDB's notes about a statement under way, with this name in place of its engine, databases, tables and files.
+fn ddl_log(name: &[u8]) -> Vec<u8> {
+    const BLOCK: usize = 64 << 10;
+    let block = |head: &[u8], names: &[&[u8]]| {
+        let mut block = vec![0; 56];
+        block[..head.len()].copy_from_slice(head);
+        for name in names {
+            block.extend(little(name.len(), 2));
+            block.extend(*name);
+            block.push(0);
+        }
+        block.resize(BLOCK, 0);
+        block
+    };
+    let head = [b"\xfe\xfe\x0b\x02" as &[u8], &little(BLOCK - 1, 2), &little(56, 2)].concat();
+    // The block size has two bytes: the largest that fits.
+    let mut log = block(&head, &[]);
+    log.truncate(BLOCK - 1);
+    for (kind, next) in [(1, 2), (2, 0)] {
+        let mut block = block(&[kind, 0, 0, 0, next], &[name; 8]);
+        block.truncate(BLOCK - 1);
+        log.extend(block);
+    }
+    log
+}
+
 #[test]
 fn no_name_in_the_notes_of_a_backup_leads_out_of_the_target() {
     let place = Place::in_memory();
@@ -243,7 +243,7 @@ fn no_name_in_the_notes_of_a_backup_leads_out_of_the_target() {
             ("shop/t.cfg", &name),
             ("binlog.index", &name),
             ("ib_buffer_pool", &name),
-            ("ddl_recovery.log", &name),
+            ("ddl_recovery.log", &ddl_log(&name)),
         ] {
             place.dir.file(&format!("set/{file}"), bytes);
         }

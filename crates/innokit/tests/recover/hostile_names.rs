@@ -6,7 +6,9 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use crate::common::{copy, innokit, repository};
 use crate::hostile::{Place, pipe};
@@ -56,12 +58,50 @@ fn made(kind: &str) -> Place {
         name("x")
     );
     script(&place, kind, "sql", &[], &sql);
+    let _waiting = (kind == "mysql").then(|| interrupted(&place, &database, &name("t")));
     script(&place, kind, "kill9", &[], "");
     fs::create_dir(place.path("made/shop")).expect("made");
     fs::create_dir(place.path("made/pipes")).expect("made");
     pipe(&place.path("made/pipes/t.ibd"));
     symlink(place.path("victim"), place.path("made/linked")).expect("linked");
     place
+}
+
+/// Clients of a server that waits in the middle of a statement until it is killed.
+struct Waiting([Child; 2]);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        // They end with their server.
+        self.0.iter_mut().for_each(|client| drop(client.wait()));
+    }
+}
+
+/// Has MySQL rebuild a table that another transaction reads, so that the rebuild waits for it with a note in the DDL log of what to remove after a
+/// crash. Returns once that note is on disk.
+fn interrupted(place: &Place, database: &str, table: &str) -> Waiting {
+    let client = |sql: String| {
+        let mut command = Command::new(repository().join("scripts/server.sh"));
+        command.args(["mysql", "sql"]).arg(place.path("made")).stdin(Stdio::piped());
+        let mut client = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("bash runs");
+        client.stdin.take().expect("piped").write_all(sql.as_bytes()).expect("written");
+        client
+    };
+    let reader = client(format!("USE {database}; BEGIN; SELECT * FROM {table}; SELECT SLEEP(600);"));
+    let dirty = "SET GLOBAL innodb_max_dirty_pages_pct_lwm = 0; SET GLOBAL innodb_max_dirty_pages_pct = 0;";
+    let builder =
+        client(format!("{dirty} USE {database}; SELECT SLEEP(1); ALTER TABLE {table} FORCE, ALGORITHM=COPY;"));
+    let waiting = Waiting([reader, builder]);
+    let started = Instant::now();
+    loop {
+        let bytes = fs::read(place.path("made/mysql.ibd")).expect("read");
+        let note = format!("./{database}/#sql-");
+        if bytes.windows(note.len()).any(|window| window == note.as_bytes()) {
+            return waiting;
+        }
+        assert!(started.elapsed() < Duration::from_secs(120), "the note is not on disk");
+        sleep(Duration::from_millis(100));
+    }
 }
 
 /// Names of this length that lead elsewhere. Several slashes are as good as one.
@@ -92,8 +132,11 @@ fn places_of_names(bytes: &[u8]) -> Vec<(usize, usize)> {
     let mut at = 0;
     while let Some(step) = bytes[at..].windows(LETTERS).position(|window| window == database) {
         let start = at + step;
-        let (table, end) = (start + LETTERS + 1, start + 2 * LETTERS + 5);
-        if bytes.get(end - 4..end) == Some(b".ibd") && bytes[table - 1] == b'/' {
+        let table = start + LETTERS + 1;
+        let near = &bytes[table.min(bytes.len())..(table + LETTERS + 4).min(bytes.len())];
+        // That of a table under construction is shorter, and has room for a path all the same.
+        let end = near.windows(4).position(|four| four == b".ibd").map_or(0, |len| table + len + 4);
+        if end > 0 && bytes[table - 1] == b'/' {
             let front = if bytes[..start].ends_with(b"./") { 2 } else { 0 };
             found.push((start - front, end - start + front));
         }

@@ -13,6 +13,7 @@ mod rows_lab;
 mod hostile;
 mod hostile_corpus;
 mod hostile_names;
+mod hostile_sdi;
 mod increments;
 mod open_files;
 mod outside;

@@ -1,15 +1,9 @@
 //! Archives of a few bytes that would fill a disk, or keep a processor busy for hours.
 
-use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::Duration;
 
-use crate::common::{Dir, Run, fixture, innokit};
-
-/// No run on input of a few megabytes has a reason to take more. Bytes.
-const MEMORY_MAX: u64 = 512 << 20;
+use crate::common::limited::PATIENCE;
+use crate::common::{self, Dir, Run, fixture, innokit};
 
 fn low_first(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().rev().copied().collect()
@@ -41,35 +35,9 @@ fn hollow(name: &str) -> Vec<u8> {
         .concat()
 }
 
-/// Runs for at most 20 seconds, and measures the memory.
+/// Runs innokit on archives that may take a few seconds.
 fn limited(arguments: &[&str], paths: &[&Path]) -> Run {
-    let output = tempfile::tempfile().expect("a file");
-    let mut command = Command::new(innokit().get_program());
-    let said = output.try_clone().expect("the same file");
-    let mut child = command.args(arguments).args(paths).stdout(said).stderr(Stdio::piped()).spawn().expect("it runs");
-    let (mut peak, mut turns) = (0, 0);
-    while child.try_wait().expect("a child").is_none() {
-        peak = peak.max(peak_memory(child.id()));
-        turns += 1;
-        if turns > 4000 {
-            child.kill().expect("killed");
-            panic!("{arguments:?} {paths:?}: it does not end");
-        }
-        sleep(Duration::from_millis(5));
-    }
-    assert!(peak < MEMORY_MAX, "{arguments:?} {paths:?} took {peak} bytes");
-    let mut ended = child.wait_with_output().expect("ended");
-    let mut output = output;
-    std::io::Seek::rewind(&mut output).expect("a file");
-    std::io::Read::read_to_end(&mut output, &mut ended.stdout).expect("read");
-    Run::of(&ended)
-}
-
-fn peak_memory(process: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let is_running = status.starts_with("Name:\tinnokit\n");
-    let line = status.lines().filter(|_| is_running).find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok()).unwrap_or(0) << 10
+    common::limited::limited(innokit().args(arguments).args(paths), 2 * PATIENCE)
 }
 
 #[test]
