@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use format::Lsn;
@@ -72,6 +73,7 @@ pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
         allow_damage: args.allow_damage,
         redo,
         outside: args.with_outside,
+        on_outside: Some(tell_outside),
         places: args.outside.clone(),
         warm,
         keys,
@@ -143,6 +145,14 @@ pub fn print_binlog(binlog: Option<&BinlogPosition>, replica: &[String], out: &m
         label = "          ";
     }
     Ok(())
+}
+
+/// Says which files outside a run in place is about to write to. The work does not wait for whoever reads that.
+pub fn tell_outside(paths: &[PathBuf]) {
+    let mut err = terminal::err();
+    for path in paths {
+        writeln!(err, "outside   {}: it changes too, as --with-outside says", shown(&path.display().to_string())).ok();
+    }
 }
 
 /// Tablespaces of a copy that were put outside of it.

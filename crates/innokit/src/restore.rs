@@ -12,6 +12,7 @@ use crate::document;
 use crate::print::{grouped, human, written};
 use crate::recover::{
     limits, print_binlog, print_increments, print_moment, print_not_in_redo, print_outside, print_recovered,
+    tell_outside,
 };
 use crate::terminal::{self, shown};
 
@@ -35,6 +36,7 @@ pub fn run(args: &RestoreArgs) -> Result<u8, Box<dyn Error>> {
         redo,
         increments,
         outside: args.with_outside,
+        on_outside: Some(tell_outside),
         places: args.outside.clone(),
         keys,
         memory,

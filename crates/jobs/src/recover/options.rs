@@ -27,6 +27,8 @@ pub struct RecoverOptions {
     /// In place, write to tablespaces outside of the datadir too, and through links in it. Otherwise they are refused if the log changes
     /// them. A copy gets them inside.
     pub outside: bool,
+    /// With `outside`: gets the files outside that the run changes, before it changes any file.
+    pub on_outside: Option<fn(&[PathBuf])>,
     /// Where tablespaces go that were outside of the datadir. Only with `to`, and in a restore. Others are inside of the copy.
     pub places: Vec<OutsidePlace>,
     /// Do everything except write.
@@ -73,6 +75,7 @@ impl Default for RecoverOptions {
             increments,
             is_fresh: false,
             outside: false,
+            on_outside: None,
             places: Vec::new(),
             dry_run: false,
             until: None,

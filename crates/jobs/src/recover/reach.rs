@@ -44,19 +44,22 @@ impl<'d> Reach<'d> {
         if self.outside {
             return Ok(());
         }
-        let parts = plan.spaces.values().flat_map(|space| space.parts().into_iter().chain(space.parts_now()));
-        let mut tables = BTreeSet::new();
-        for path in parts.map(|part| part.path) {
+        let tables = self.outside_in(plan).into_iter().map(|path| {
             if path.is_absolute() {
                 let table = inside(&path).map(|path| path.with_extension("").display().to_string());
-                tables.insert(format!("{} ({})", table.unwrap_or_default(), path.display()));
-            } else if let Err(error) = door::read(self.datadir, &path)
-                && door::is_link(&error)
-            {
-                tables.insert(format!("{} (a link)", path.with_extension("").display()));
+                format!("{} ({})", table.unwrap_or_default(), path.display())
+            } else {
+                format!("{} (a link)", path.with_extension("").display())
             }
-        }
-        refuse_outside(tables)
+        });
+        refuse_outside(tables.collect())
+    }
+
+    /// The files outside of the datadir, and those behind links in it, that the plan changes, by their names.
+    pub fn outside_in(&self, plan: &RecoverPlan) -> BTreeSet<PathBuf> {
+        let parts = plan.spaces.values().flat_map(|space| space.parts().into_iter().chain(space.parts_now()));
+        let is_link = |path: &Path| door::read(self.datadir, path).is_err_and(|error| door::is_link(&error));
+        parts.map(|part| part.path).filter(|path| path.is_absolute() || is_link(path)).collect()
     }
 
     /// Opens a file to change it.

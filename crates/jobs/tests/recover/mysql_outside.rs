@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use innokit_jobs::RecoverOptions;
 use innokit_jobs::recover;
@@ -16,6 +17,13 @@ const TABLES: [&str; 6] = ["far.near", "far.t", "far.kept", "far.parts", "far.ge
 /// File names below the outside directory.
 const FILES: [&str; 7] =
     ["far/kept.ibd", "far/late.ibd", "far/parts#p#p0.ibd", "far/parts#p#p1.ibd", "far/t.ibd", "more.ibu", "shared.ibd"];
+
+/// The files that a run said it would change, and what was in them then.
+static TOLD: Mutex<Vec<(PathBuf, Vec<u8>)>> = Mutex::new(Vec::new());
+
+fn tell(paths: &[PathBuf]) {
+    TOLD.lock().expect("no panic").extend(paths.iter().map(|path| (path.clone(), fs::read(path).expect("there"))));
+}
 
 /// A crash of a server whose log changes all tables except `kept`, which only the dictionary names. Only the log names `late`.
 struct Crash {
@@ -110,7 +118,7 @@ fn tablespaces_outside_a_datadir_of_mysql_are_recovered_where_they_are_and_move_
     // If a process has one of the files open, they may belong to another server.
     let open = fs::File::open(crash.elsewhere.join("far/kept.ibd")).expect("opens");
     let mut other = std::process::Command::new("sleep").arg("600").stdin(open).spawn().expect("sleep runs");
-    let in_place = || RecoverOptions { outside: true, ..RecoverOptions::default() };
+    let in_place = || RecoverOptions { outside: true, on_outside: Some(tell), ..RecoverOptions::default() };
     let error = recover(&crash.datadir, &in_place()).expect_err("it is in use").to_string();
     other.kill().and_then(|()| other.wait()).expect("ends");
     assert!(error.contains("has this file open"), "{error}");
@@ -121,6 +129,19 @@ fn tablespaces_outside_a_datadir_of_mysql_are_recovered_where_they_are_and_move_
     assert_eq!(crash.both(), before, "{refused}");
     let done = run(&crash.datadir, in_place());
     assert!(done.pages_changed > 50, "{done:?}");
+    let told = TOLD.lock().expect("no panic").clone();
+    let changed = ["far/late.ibd", "far/parts#p#p0.ibd", "far/parts#p#p1.ibd", "far/t.ibd", "more.ibu", "shared.ibd"];
+    assert_eq!(
+        told.iter().map(|(path, _)| path.clone()).collect::<Vec<_>>(),
+        changed.map(|name| crash.elsewhere.join(name))
+    );
+    for (path, bytes) in told {
+        let name = path.strip_prefix(&crash.elsewhere).expect("outside");
+        assert!(
+            bytes == fs::read(kept_elsewhere.join(name)).expect("kept"),
+            "{name:?} was changed before it was named"
+        );
+    }
     assert_sound(&crash.datadir, &KeyFiles::default());
     let server = Server::again_kind("mysql", &crash.datadir);
     let (ours, log) = (content(&server), server.log());
