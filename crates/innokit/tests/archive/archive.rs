@@ -1,6 +1,7 @@
 //! `redo archive`, `redo verify` and `recover --redo` with busy servers: moments in a server's life, recovered later.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Command;
@@ -30,6 +31,20 @@ fn moment(server: &Server) -> (u64, String) {
     );
     let (lsn, sums) = answer.split_once('\n').expect("lines");
     (lsn.split_whitespace().last().and_then(|lsn| lsn.parse().ok()).expect("an LSN"), sums.to_owned())
+}
+
+/// An archive holds the rows of every table: nobody else may read it, whatever the umask is.
+fn assert_private(archive: &Path) {
+    let (mut dirs, mut files) = (vec![archive.to_path_buf()], 0);
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+            let meta = fs::symlink_metadata(&entry).expect("there");
+            assert_eq!(meta.mode() & 0o077, 0, "{}", entry.display());
+            dirs.extend(meta.is_dir().then_some(entry));
+            files += 1;
+        }
+    }
+    assert!(files > 0 && fs::metadata(archive).expect("there").mode() & 0o777 == 0o700);
 }
 
 /// Asserts that a server on a recovered copy has nothing to recover, finds every table sound, and has these sums and counts.
@@ -117,6 +132,7 @@ fn moments_are_recovered(kind: &'static str) {
         assert!(done.status == 2 && done.errors.contains(says) && done.errors.contains(".frm"), "{}", done.errors);
         assert!(!server.of("refused").exists());
     }
+    assert_private(&server.of("redo"));
     assert_damage_is_told(&server);
 }
 

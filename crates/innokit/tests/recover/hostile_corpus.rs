@@ -10,20 +10,30 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use crate::common::innokit;
 use crate::common::limited::{PATIENCE, limited};
+use crate::common::{Run, innokit};
 use crate::hostile::{Place, crc32, pipe, state};
 use format::page::checksum::crc32c;
 use jobs::manifest::Manifest;
 use serde_json::{Value, json};
 
+/// Signs that steer a terminal or turn the text around on it.
+const STEERING: [char; 7] = ['\x1b', '\x07', '\u{9b}', '\u{202e}', '\u{2066}', '\u{200f}', '\u{61c}'];
+
 /// Runs innokit without its second wall, in the folder of the place.
-pub fn attack(place: &Place, words: &[&[u8]]) {
+pub fn attack(place: &Place, words: &[&[u8]]) -> Run {
     let mut command = innokit();
-    let words = words.iter().map(|word| std::ffi::OsStr::from_bytes(word));
-    command.arg("--no-landlock").args(words).current_dir(place.path(""));
+    command
+        .arg("--no-landlock")
+        .args(words.iter().map(|word| std::ffi::OsStr::from_bytes(word)))
+        .current_dir(place.path(""));
     let run = limited(&mut command, PATIENCE);
     assert!((0..3).contains(&run.status), "{command:?}: {} {}", run.status, run.errors);
+    // Statements and rows on their way to a program are what they are.
+    let is_for_programs = words.iter().any(|word| [b"export" as &[u8], b"schema"].contains(word));
+    let said = if is_for_programs { run.errors.clone() } else { format!("{}{}", run.text, run.errors) };
+    assert!(!said.contains(STEERING), "{command:?}: {said:?}");
+    run
 }
 
 /// What a name should not be. `victim` is an absolute path.
@@ -50,6 +60,7 @@ pub fn names(victim: &str) -> Vec<Vec<u8>> {
         b"shop/\xff\xfe\x80.ibd".to_vec(),
         b"shop/a\0b.ibd".to_vec(),
         b"shop/\x1b]0;x\x07\n.ibd".to_vec(),
+        text("shop/\u{9b}2J\u{202e}\u{2066}\u{200f}\u{61c}.ibd"),
     ]
 }
 
@@ -243,6 +254,7 @@ fn no_name_in_the_notes_of_a_backup_leads_out_of_the_target() {
             ("shop/t.cfg", &name),
             ("binlog.index", &name),
             ("ib_buffer_pool", &name),
+            ("my.cnf", &[b"innodb_data_file_path = " as &[u8], &name, b":12M:autoextend\n"].concat()),
             ("ddl_recovery.log", &ddl_log(&name)),
         ] {
             place.dir.file(&format!("set/{file}"), bytes);
@@ -374,6 +386,28 @@ fn nothing_that_stands_for_a_file_of_mariadb_is_followed_or_waited_for() {
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn nothing_that_stands_for_a_file_of_mysql_is_followed_or_waited_for() {
     every_name_of_a_datadir("mysql");
+}
+
+/// The log's header says who made it.
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn the_maker_of_a_log_steers_no_terminal() {
+    let place = Place::in_memory();
+    let log = place.crashed("mariadb", "set").join("ib_logfile0");
+    let mut bytes = fs::read(&log).expect("a log");
+    let maker = "\x1b]0;x\x07\u{202e}MariaDB\n";
+    bytes[16..48].fill(0);
+    bytes[16..16 + maker.len()].copy_from_slice(maker.as_bytes());
+    let crc = crc32c(&bytes[..508]);
+    bytes[508..512].copy_from_slice(&crc.to_be_bytes());
+    fs::write(&log, bytes).expect("written");
+    for (words, maker) in [
+        (&[b"redo" as &[u8], b"info", b"set"][..], r"\u{1b}]0;x\u{7}\u{202e}MariaDB"),
+        (&[b"redo", b"info", b"--json", b"set"], r"\u001b]0;x\u0007\u202eMariaDB"),
+    ] {
+        let run = attack(&place, words);
+        assert!(run.text.contains(maker), "{}{}", run.text, run.errors);
+    }
 }
 
 /// An archive of the redo log whose files are none, or have names that no archiver gives.

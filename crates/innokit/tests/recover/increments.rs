@@ -14,6 +14,7 @@ use crate::backup_lab::{Server, WRITTEN, assert_same, contents, is_well};
 #[cfg(feature = "sql")]
 use crate::backup_lab::{lsn, sums};
 use crate::common::{Run, innokit};
+use crate::hostile_links::no_name_that_a_preparation_writes_to_may_be_a_link;
 
 /// Page size of the servers, bytes.
 const PAGE: u64 = 16384;
@@ -359,6 +360,7 @@ fn increments_are_put_into_the_full_backup(kind: &'static str) {
     what_does_not_follow_is_refused(&server);
     what_is_damaged_is_refused(&server);
     archives_are_verified_as_they_pass(&server);
+    no_name_that_a_preparation_writes_to_may_be_a_link(&server, "full", &["inc1", "inc2"]);
     assert_eq!(server.tables("ours"), server.tables("theirs"), "{kind}");
     server.copy("full", "started");
     is_done(&server, "started", &[], None);

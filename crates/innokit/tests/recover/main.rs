@@ -12,6 +12,7 @@ mod rows_lab;
 
 mod hostile;
 mod hostile_corpus;
+mod hostile_links;
 mod hostile_names;
 mod hostile_sdi;
 mod increments;
