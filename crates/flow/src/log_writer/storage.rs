@@ -111,7 +111,9 @@ impl LogFiles {
             let path = path_of(dir, index);
             let mut how = writing(options);
             let is_new = !path.exists();
-            let file = how.create(true).create_new(!recycles).open(&path).map_err(|error| match error.kind() {
+            // What is logged is for its owner alone, whatever the umask is.
+            let made_as = how.create(true).create_new(!recycles).mode(0o600);
+            let file = made_as.open(&path).map_err(|error| match error.kind() {
                 io::ErrorKind::AlreadyExists => LogError::Exists { file: path.display().to_string() },
                 _ => failed("create", &path, error),
             })?;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt, chown, lchown, symlink};
+use std::os::unix::fs::{chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::inotify;
