@@ -34,7 +34,7 @@ while [ "$(date +%s)" -lt "$end" ]; do
     step INNOKIT_LIVE_SECONDS=60 cargo test --quiet -p innokit --test check live_load::
     step INNOKIT_RANDOM_TABLES=$seed..$((seed + 4)) cargo test --quiet -p innokit --test table rows_random::
     step INNOKIT_RANDOM_CRASHES=$seed..$((seed + 4)) cargo test --quiet -p innokit --test recover recover_random::
-    step cargo test --quiet -p innokit --test streams innochecksum_crash::
+    step INNOKIT_SOAK=1 cargo test --quiet -p innokit --test streams innochecksum_crash::
     step scripts/fuzz.sh 20
     step scripts/faults.sh --around --seed "$seed"
     # All of it, in an order of this round, for half of the time that is left: with SECONDS=10800 the first round runs it to its end.
