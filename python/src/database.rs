@@ -24,6 +24,7 @@ use crate::arguments::{self, KeyFile, KeyRange, Paths};
 use crate::failure::Failure;
 use crate::scan::{Choices, Scan};
 use crate::schema::Schema;
+use crate::seen::Seen;
 use crate::split::Split;
 use crate::storage;
 use crate::wait::interruptible;
@@ -32,6 +33,15 @@ use crate::wait::interruptible;
 pub struct Opened {
     pub tables: Tables,
     pub keys: KeyFiles,
+    /// Of each table.
+    seen: Vec<Seen>,
+}
+
+impl Opened {
+    pub fn new(tables: Tables, keys: KeyFiles) -> Self {
+        let seen = tables.tables.iter().map(|table| Seen::of(&tables, table)).collect();
+        Self { tables, keys, seen }
+    }
 }
 
 /// A table of open files, or a split of it.
@@ -51,10 +61,20 @@ impl Source {
         Ok(OpenTable { tables: &self.opened.tables, table, split: self.split.as_deref() })
     }
 
-    /// Fails if one of the table's objects could not be read: what is missing then is not damage.
-    pub fn reached(&self) -> Result<(), Failure> {
+    /// Fails if the table's files are not those that were opened.
+    pub fn unchanged(&self) -> Result<(), Failure> {
+        self.opened.seen.get(self.at).map_or(Ok(()), Seen::expect)
+    }
+
+    /// What a job that read the table came to. If one of its files was replaced meanwhile, or one of its objects could not be read, it is
+    /// that: what is missing then is not damage.
+    pub fn read<T>(&self, job: impl FnOnce(OpenTable<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
+        self.unchanged()?;
+        let outcome = job(self.of()?);
+        self.unchanged()?;
         let missed = self.of()?.tables.missed(self.of()?.table);
-        missed.map_or(Ok(()), |missed| Err(Failure::Storage(missed)))
+        missed.map_or(Ok(()), |missed| Err(Failure::Storage(missed)))?;
+        outcome
     }
 
     pub fn name(&self) -> &str {
@@ -81,8 +101,7 @@ impl Source {
         let stop = options.stop.clone().unwrap_or_default();
         interruptible(py, &stop, move || {
             let counters = Counters::new(options.workers);
-            let count = count_rows(source.of()?, &options, &counters)?;
-            source.reached()?;
+            let count = source.read(|table| Ok(count_rows(table, &options, &counters)?))?;
             Failure::of_damage(&count.damage).map_or(Ok(count.rows), Err)
         })
     }
@@ -94,8 +113,7 @@ impl Source {
         let stop = options.scan.stop.clone().unwrap_or_default();
         interruptible(py, &stop, move || {
             let counters = Counters::new(options.scan.workers);
-            let sum = checksum_of(source.of()?, &options, &counters)?;
-            source.reached()?;
+            let sum = source.read(|table| Ok(checksum_of(table, &options, &counters)?))?;
             let refused = || sum.not_computable.clone().unwrap_or_else(|| "it cannot be computed".to_owned());
             match Failure::of_damage(&sum.damage) {
                 Some(damage) => Err(damage),
@@ -136,7 +154,7 @@ fn open_files(paths: &[PathBuf], keys: KeyFiles) -> Result<Opened, Failure> {
         Wish { keys: &keys, selection: None, page_size: None, workers, index: None, create_table: None, pending: true };
     let tables = Tables::find(paths, wish)?;
     // The named path must be readable. Files below it may fail individually, with a warning.
-    remote::missed(paths).map_or(Ok(Opened { tables, keys }), |missed| Err(Failure::Storage(missed)))
+    remote::missed(paths).map_or_else(|| Ok(Opened::new(tables, keys)), |missed| Err(Failure::Storage(missed)))
 }
 
 /// The tables of some files. See `_innokit.pyi`.
@@ -243,8 +261,7 @@ impl Table {
         };
         let source = self.0.clone();
         let made = interruptible(py, &Arc::default(), move || {
-            let made = splits(source.of()?, size, key_range.as_ref())?;
-            source.reached()?;
+            let made = source.read(|table| Ok(splits(table, size, key_range.as_ref())?))?;
             made.map_err(|damage| Failure::Damage(damage, 0))
         })?;
         let keys = &self.0.opened.keys;
@@ -310,8 +327,8 @@ fn write_file(source: &Source, options: &ExportOptions, format: &Parquet, path: 
     let write = || -> Result<u64, Failure> {
         let file = std::fs::File::create_new(&unfinished).map_err(failed)?;
         let out = Box::new(std::io::BufWriter::new(file.try_clone().map_err(failed)?));
-        let export = export_table(source.of()?, options, format, out, &Counters::new(options.scan.workers))?;
-        source.reached()?;
+        let counters = Counters::new(options.scan.workers);
+        let export = source.read(|table| Ok(export_table(table, options, format, out, &counters)?))?;
         if let Some(damage) = Failure::of_damage(&export.damage) {
             return Err(damage);
         }

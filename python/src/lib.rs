@@ -16,8 +16,10 @@ mod check;
 mod command;
 mod database;
 mod failure;
+mod loss;
 mod scan;
 mod schema;
+mod seen;
 mod split;
 mod storage;
 mod stream;
@@ -43,6 +45,7 @@ fn _innokit(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(storage::bytes_below, module)?)?;
     module.add_function(wrap_pyfunction!(command::panicking_run, module)?)?;
     module.add_function(wrap_pyfunction!(stream::panicking_stream, module)?)?;
+    module.add_function(wrap_pyfunction!(loss::wait_for_losses, module)?)?;
     module.add_function(wrap_pyfunction!(wait::panicking_job, module)?)?;
     Ok(())
 }

@@ -16,6 +16,7 @@ use crate::arguments;
 use crate::capsule;
 use crate::database::Source;
 use crate::failure::Failure;
+use crate::loss;
 use crate::schema::Schema;
 use crate::stream::Batches;
 
@@ -52,6 +53,20 @@ pub struct Outcome {
     pub bytes_read: u64,
     /// The object that could not be read, if that ended it.
     pub missed: Option<Missed>,
+    /// What was left out of it, if it was not read to its end.
+    pub lost: Vec<RowDamage>,
+    /// Somebody has asked what is missing.
+    pub is_asked: bool,
+}
+
+impl Outcome {
+    /// What could not be read; `None` as long as that is unknown.
+    fn damage(&self) -> Option<&[RowDamage]> {
+        match &self.export {
+            Some(export) => Some(&export.damage),
+            None => (!self.lost.is_empty()).then_some(&self.lost),
+        }
+    }
 }
 
 /// A scan. See `_innokit.pyi`.
@@ -147,13 +162,43 @@ impl Scan {
 
     #[getter]
     fn damage(&self) -> PyResult<Option<Vec<Py<PyAny>>>> {
-        let outcome = self.outcome();
-        let Some(export) = &outcome.export else { return Ok(None) };
+        let mut outcome = self.outcome();
+        outcome.is_asked = true;
+        let Some(damage) = outcome.damage().map(<[RowDamage]>::to_vec) else { return Ok(None) };
+        drop(outcome);
         let of = |damage: &RowDamage| -> Py<PyAny> {
             let error = PyErr::from(Failure::Damage(damage.clone(), 0));
             Python::attach(|py| error.into_value(py).into_any())
         };
-        Ok(Some(export.damage.iter().map(of).collect()))
+        Ok(Some(damage.iter().map(of).collect()))
+    }
+
+    /// Raises `DamageError` if rows are missing and nobody has asked for the list.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        // A stream that was not read to its end may be about to say what it left out.
+        loss::wait_for_losses(py);
+        let mut outcome = self.outcome();
+        if std::mem::replace(&mut outcome.is_asked, true) {
+            return Ok(());
+        }
+        let lost = outcome.damage().and_then(Failure::of_damage);
+        drop(outcome);
+        lost.map_or(Ok(()), |lost| Err(lost.into()))
+    }
+
+    fn __enter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    /// As `close`, unless an exception is under way.
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        class: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        if class.is_none() { self.close(py) } else { Ok(()) }
     }
 
     #[getter]

@@ -55,7 +55,7 @@ impl Split {
                         Some(missed) => Failure::Storage(missed),
                         None => error.into(),
                     })?;
-                    Ok(Arc::new(Opened { tables, keys }))
+                    Ok(Arc::new(Opened::new(tables, keys)))
                 })?;
                 *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&opened));
                 opened

@@ -14,6 +14,7 @@ use arrow::stream::BatchStream;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, Schema, SchemaRef};
 use flow::Counters;
+use jobs::rows::RowDamage;
 use jobs::rows::export::{ExportOptions, TableExport, export_table};
 use jobs::rows::reader::OnDamage;
 use pyo3::prelude::*;
@@ -22,6 +23,7 @@ use pyo3::types::PyCapsule;
 use crate::capsule;
 use crate::database::Source;
 use crate::failure::Failure;
+use crate::loss;
 use crate::scan::Outcome;
 use crate::wait::TICK;
 
@@ -45,6 +47,8 @@ pub struct Batches {
     on_damage: OnDamage,
     stop: Arc<AtomicBool>,
     outcome: Arc<Mutex<Outcome>>,
+    /// What was left out of a stream that was not read to its end.
+    lost: Arc<Mutex<Vec<RowDamage>>>,
     /// The thread that asked for the stream.
     home: ThreadId,
 }
@@ -58,9 +62,11 @@ impl Batches {
         outcome: Arc<Mutex<Outcome>>,
     ) -> Self {
         let (stop, on_damage) = (Arc::new(AtomicBool::new(false)), options.scan.on_damage);
+        let lost = Arc::<Mutex<Vec<RowDamage>>>::default();
         options.scan.stop = Some(Arc::clone(&stop));
+        options.scan.lost_at_stop = Some(Arc::clone(&lost));
         let state = State::Waiting(Box::new(source), Box::new(options));
-        Self { schema, state, arrow, on_damage, stop, outcome, home: thread::current().id() }
+        Self { schema, state, arrow, on_damage, stop, outcome, lost, home: thread::current().id() }
     }
 
     fn start(&mut self, source: Source, options: ExportOptions) -> std::io::Result<()> {
@@ -70,8 +76,8 @@ impl Batches {
         let run = move || -> Read {
             let format = BatchStream::new(arrow, batch_size, workers, sender);
             let counters = Counters::new(workers);
-            let export = export_table(source.of()?, &options, &format, Box::new(std::io::sink()), &counters)?;
-            source.reached()?;
+            let sink = Box::new(std::io::sink());
+            let export = source.read(|table| Ok(export_table(table, &options, &format, sink, &counters)?))?;
             Ok((export, counters.total().bytes_read))
         };
         let thread = thread::Builder::new().name("innokit scan".to_owned()).spawn(run)?;
@@ -121,7 +127,7 @@ impl Batches {
         let damage = Failure::of_damage(&export.damage).map(|damage| damage.text());
         let refused = export.refused.clone();
         *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) =
-            Outcome { export: Some(export), bytes_read, missed: None };
+            Outcome { export: Some(export), bytes_read, ..Outcome::default() };
         match (damage, refused) {
             (Some(why), _) if self.on_damage == OnDamage::Stop => Some(Err(failed(&why))),
             (Some(why), _) => self.warn(&why).err().map(|error| Err(failed(&error))),
@@ -153,15 +159,26 @@ impl Batches {
 
     /// Rows are missing, as the caller allowed: they are told anyway.
     fn warn(&self, why: &str) -> Result<(), String> {
-        let tell = |py: Python<'_>| {
-            let class = py.import("innokit._errors")?.getattr("DamageWarning")?;
-            py.import("warnings")?.call_method1("warn", (format!("rows are missing: {why}"), class)).map(drop)
-        };
-        if !self.is_home() {
-            return Ok(());
-        }
-        Python::try_attach(tell).unwrap_or(Ok(())).map_err(|error: PyErr| error.to_string())
+        let why = missing(why);
+        if self.is_home() { loss::tell_here(&why) } else { loss::tell(why) }
     }
+}
+
+fn missing(why: &str) -> String {
+    format!("rows are missing: {why}")
+}
+
+/// Waits for the thread of a stream that nobody reads to its end, and tells what was left out until then.
+fn tell_of_the_rest(thread: JoinHandle<Read>, lost: &Mutex<Vec<RowDamage>>, outcome: &Mutex<Outcome>) {
+    let mut damage = match thread.join() {
+        Ok(Ok((export, _))) => export.damage,
+        _ => Vec::new(),
+    };
+    damage.append(&mut lost.lock().unwrap_or_else(PoisonError::into_inner));
+    let Some(why) = Failure::of_damage(&damage).map(|damage| damage.text()) else { return };
+    outcome.lock().unwrap_or_else(PoisonError::into_inner).lost = damage;
+    // An exception of it would have nowhere to go.
+    drop(loss::tell_here(&missing(&why)));
 }
 
 fn failed(why: &str) -> ArrowError {
@@ -188,10 +205,18 @@ impl RecordBatchReader for Batches {
 }
 
 impl Drop for Batches {
-    /// The thread ends at its next page, or when it finds that nobody takes its batches.
+    /// The thread ends at its next page, or when it finds that nobody takes its batches. What it left out until then is told.
     fn drop(&mut self) {
         // Relaxed: the thread only ends.
         self.stop.store(true, Ordering::Relaxed);
+        if let State::Running(batches, thread) = std::mem::replace(&mut self.state, State::Ended) {
+            drop(batches);
+            if self.on_damage == OnDamage::Skip {
+                let (lost, outcome) = (Arc::clone(&self.lost), Arc::clone(&self.outcome));
+                // Without a thread for it, nothing can be told.
+                drop(loss::later(move || tell_of_the_rest(thread, &lost, &outcome)));
+            }
+        }
     }
 }
 

@@ -1,5 +1,13 @@
 """Exceptions and warnings of innokit."""
 
+import atexit
+import logging
+import warnings
+
+_LOG = logging.getLogger("innokit")
+# A library leaves it to its users whether and where its log is seen.
+_LOG.addHandler(logging.NullHandler())
+
 
 class InnokitError(Exception):
     """Files that cannot be used: no key, an unknown format, changed since a split was made."""
@@ -56,3 +64,23 @@ class PendingWarning(UserWarning):
 
 class UnreadWarning(UserWarning):
     """A file that should hold a table cannot be read."""
+
+
+# Each scan has losses of its own. By default a warning that has the same words as an earlier one would be swallowed.
+warnings.filterwarnings("always", category=DamageWarning, append=True)
+
+
+def _tell(message):
+    """Rows are missing: called by the native half, on a thread of its own if need be."""
+    _LOG.warning(message)
+    warnings.warn(message, DamageWarning, stacklevel=2)
+
+
+def _tell_the_rest():
+    from . import _innokit
+
+    _innokit._wait_for_losses()
+
+
+# A stream that nobody read to its end may still be about to say what it left out.
+atexit.register(_tell_the_rest)

@@ -116,8 +116,9 @@ class Table(_Readable):
         strings: "view" for ``string_view`` and ``binary_view``, with ENUM as a dictionary; "utf8" for ``string`` and ``binary``, with ENUM
             as text, for readers such as Spark and Daft that know no others.
         threads: number of reading threads; None for all cores. The order of rows does not depend on it.
-        on_damage: "raise" ends the stream with an error at the first row that cannot be read; "skip" leaves such rows out, warns with
-            DamageWarning at the end, and lists them in ``Scan.damage``.
+        on_damage: "raise" ends the stream with an error at the first row that cannot be read; "skip" leaves such rows out and says so:
+            with DamageWarning and in the log "innokit" at the end of each stream, in ``Scan.damage``, and with DamageError by
+            ``Scan.close`` if nobody has asked for that list.
 
         Raises ValueError for columns and keys that do not exist.
         """
@@ -169,7 +170,7 @@ class Scan(_Readable):
 
     @property
     def damage(self) -> list[Any] | None:
-        """What could not be read: a DamageError each."""
+        """What could not be read: a DamageError each. Of a stream that was not read to its end, what it left out until then."""
 
     @property
     def error(self) -> StorageError | None:
@@ -182,6 +183,12 @@ class Scan(_Readable):
     @property
     def left_out(self) -> list[str] | None:
         """Virtual generated columns, which no file holds."""
+
+    def close(self) -> None:
+        """Raises DamageError if rows are missing and ``damage`` was not asked for. ``with table.scan(...) as scan`` calls it."""
+
+    def __enter__(self) -> Scan: ...
+    def __exit__(self, class_: object, value: object, traceback: object, /) -> None: ...
 
 @final
 class Split(_Readable):

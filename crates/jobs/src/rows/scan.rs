@@ -1,8 +1,8 @@
 //! All rows of a tree, read by several workers: each takes the next range until none is left.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use flow::{Counters, FileSet, Gather, GatherPlan, IoMode, ReadAhead, ReadOptions, WorkList, run_workers};
 use format::page::index::IndexPage;
@@ -10,6 +10,7 @@ use format::record::Record;
 use format::record::shape::RecordShapes;
 
 use super::batch::Batch;
+use super::damage::RowDamage;
 use super::plan::RowPlan;
 use super::reader::{OnDamage, Problem, RowReader, Rows, Wanted};
 use crate::Error;
@@ -67,6 +68,8 @@ pub struct ScanOptions {
     pub ranges: Option<RangeSize>,
     /// Set by another thread to end the scan, which then fails with [`Error::Interrupted`] within a few pages.
     pub stop: Option<Arc<AtomicBool>>,
+    /// What could not be read until `stop` ended the scan, which returns no list then.
+    pub lost_at_stop: Option<Arc<Mutex<Vec<RowDamage>>>>,
 }
 
 impl ScanOptions {
@@ -86,6 +89,7 @@ impl Default for ScanOptions {
             rows_sampled: None,
             ranges: None,
             stop: None,
+            lost_at_stop: None,
         }
     }
 }
@@ -189,6 +193,10 @@ pub fn scan<S: RowSink + Send>(
         problems.append(&mut more);
     }
     if options.is_stopped() {
+        if let Some(lost) = &options.lost_at_stop {
+            let lost_here = problems.iter().map(|problem| RowDamage::of_problem(space, problem));
+            lost.lock().unwrap_or_else(PoisonError::into_inner).extend(lost_here);
+        }
         return Err(Error::Interrupted);
     }
     problems.sort_by_key(|problem| (problem.page_no, problem.record));
