@@ -304,6 +304,10 @@ pub(crate) type Defined = Result<TableDef, SdiTableError>;
 /// All tables that a tablespace describes itself, including unsupported ones, and why the list may be incomplete. `None` if there is no
 /// SDI.
 pub(crate) fn own_definitions(space: &Tablespace, opener: &mut Opener) -> Option<(Vec<Defined>, Option<String>)> {
+    // Page 0 was read and is sound, so it need not be read again for its flag.
+    if space.header.is_some() && !space.has_dictionary_information() {
+        return None;
+    }
     let page0 = space.sound(0, opener).ok()?;
     let found = sdi::read(space, &page0, opener)?;
     let tables = found.objects.iter().filter(|(kind, _)| *kind == SdiKind::Table);

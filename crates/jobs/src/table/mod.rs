@@ -93,6 +93,7 @@ pub fn tables_watched(
     let mut settling = settle::begin(&inventory, &catalogs, (options, &keys));
     let (mut dictionaries, mut owned) = (Dictionaries::of(&groups, &keys, options.page_size), HashSet::new());
     watched(watch, &counters, || {
+        let mut unreturned = 0;
         for batch in batches(&groups, BATCH) {
             let spaces = in_parallel(workers, batch, |files| open(files, &keys, options.page_size));
             let of_batch = spaces.iter().filter_map(|(_, opened)| opened.as_ref().ok());
@@ -113,10 +114,17 @@ pub fn tables_watched(
             settling.batch(&subjects, &walked, &definitions);
             counters.worker(0).done_with(batch.len());
             drop((subjects, walked, definitions, matches));
-            flow::give_back_memory();
+            unreturned += batch.len();
+            if unreturned >= GIVE_BACK_EVERY {
+                flow::give_back_memory();
+                unreturned = 0;
+            }
         }
         Ok::<_, Error>(())
     })?;
+    // What follows compares the whole dictionary with the files, and takes the most memory of all.
+    drop(dictionaries);
+    flow::give_back_memory();
     let missed = files::failures_of(&inventory.asked);
     inventory.failed.extend(unowned(missed, &owned, &settling.held, &inventory.failed));
     let parts = fault::noted_parts().into_iter();
@@ -136,7 +144,11 @@ pub fn tables_watched(
 }
 
 /// Tablespaces whose state is in memory at a time: enough work for all workers, and a bound whatever the number of tables.
-const BATCH: usize = 512;
+const BATCH: usize = 128;
+
+/// The C library's memory is returned after this many tablespaces: it takes most of their state from what the batches before have left, and
+/// returned after each batch, all of that would be mapped again, page by page, for a third of the run's CPU time.
+const GIVE_BACK_EVERY: usize = 4096;
 
 /// The tablespaces in batches of about `size`. The partitions of a table stay together, because one of them describes all.
 fn batches(groups: &[Vec<FoundFile>], size: usize) -> impl Iterator<Item = &[Vec<FoundFile>]> {

@@ -61,7 +61,7 @@ impl SpaceMap {
         // The bitmap follows the descriptors, so both are one request.
         let pages: Vec<u32> = firsts.flat_map(|first| [first, first + 1]).collect();
         let mut links = Links::default();
-        space.each_stored(&pages, |page_no, stored| {
+        space.each_stored_with(&pages, opener, |page_no, stored, opener| {
             let page = stored.and_then(|stored| space.opened(page_no, stored, opener));
             if !page_no.is_multiple_of(size) {
                 let bits = page.as_ref().ok().filter(|page| be::u16_at(page, FIL_PAGE_TYPE) == Some(5));

@@ -124,7 +124,7 @@ fn root_at(
     named: bool,
     opener: &mut Opener,
 ) -> Result<Option<Root>, String> {
-    let stored = space.stored(page_no)?;
+    let stored = space.stored_with(page_no, opener)?;
     let image = opener.open(&stored, page_no, space).image?;
     let Ok(page) = IndexPage::parse(&image, &space.format) else { return Ok(None) };
     let Some((leaf, top)) = page.segments() else { return Ok(None) };
