@@ -1,5 +1,5 @@
 # What a contributor runs. Each target installs what it needs (Debian, as root; other systems: see README.md).
-.PHONY: demo test quick test-ecosystem fetch wheel test-wheel test-arm test-nodes soak soak-backups fuzz lint bench servers readers cloud strace fixtures datadirs dist test-dist
+.PHONY: demo test quick test-ecosystem fetch wheel test-wheel test-arm test-nodes soak soak-backups scaling fuzz lint bench servers readers cloud strace fixtures datadirs dist test-dist
 
 CARGO ?= cargo
 DATADIRS ?= target/datadirs
@@ -41,6 +41,10 @@ soak: servers datadirs ## the random parts of the tests again and again, for SEC
 soak-backups: servers ## backups, increments and moments beside a matrix of DDL, for SECONDS: make soak-backups SECONDS=3600 KIND=mariadb
 	cargo build --features sql
 	scripts/soak-backups.py $(or $(KIND),mysql) --seconds $(or $(SECONDS),600)
+
+scaling: servers strace ## the work of every command on 1,000 and on 8,000 tables: CPU and system calls, at most in proportion
+	cargo build --release --features sql
+	scripts/scaling.sh
 
 fuzz: ## every fuzz target for some seconds, from the inputs that are kept in fuzz/seeds: make fuzz SECONDS=60, or TOTAL=60 for all
 	TOTAL=$(TOTAL) scripts/fuzz.sh $(or $(SECONDS),5)
