@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use tempfile::TempDir;
 
-use crate::common::{innokit, repository};
+use crate::common::{Dir, check, fixture, innokit, repository};
 
 /// How often a folder and each of its files were opened.
 #[derive(Debug, Default)]
@@ -113,4 +113,21 @@ fn eight_times_the_tables(kind: &str) {
             assert!(folder.most() <= OPENINGS_MAX, "{words:?}: {} openings of one file", folder.most());
         }
     }
+}
+
+/// A night's mail has a hundred lines about a broken disk, and says how many more there are.
+#[test]
+fn more_than_a_hundred_findings_are_counted_unless_all_are_wanted() {
+    let dir = Dir::new();
+    let mut damaged = fixture("mysql-9.7/dynamic-4k.ibd");
+    damaged[4 * 4096 + 900] ^= 1;
+    for number in 0..103 {
+        dir.file(&format!("shop/t{number:03}.ibd"), &damaged);
+    }
+    let lines = |run: &str| run.lines().filter(|line| line.contains(".ibd") && line.contains("checksum")).count();
+    let (short, long) = (check(dir.path(), &[]), check(dir.path(), &["--all"]));
+    assert_eq!((short.status, long.status), (1, 1), "{}", short.text);
+    assert!(short.text.contains("... and 3 more findings (--all prints them)"), "{}", short.text);
+    assert!(!long.text.contains("more findings"), "{}", long.text);
+    assert_eq!(lines(&long.text) - lines(&short.text), 3, "{}", short.text);
 }

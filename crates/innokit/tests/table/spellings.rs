@@ -11,9 +11,10 @@ const STATEMENTS: &str = "CREATE DATABASE `my-wp`; USE `my-wp`;
     INSERT INTO `order-items` VALUES (1, 'x'), (2, 'y');
     CREATE TABLE `訂單 1` (id INT PRIMARY KEY) PARTITION BY HASH (id) PARTITIONS 2;
     INSERT INTO `訂單 1` VALUES (1), (2), (3);
+    CREATE TABLE `café` (id INT PRIMARY KEY); INSERT INTO `café` VALUES (1);
     CREATE TABLE `p-s` (id INT) PARTITION BY RANGE (id) SUBPARTITION BY HASH (id) SUBPARTITIONS 2 (PARTITION `a-1` VALUES LESS THAN (9));
     INSERT INTO `p-s` VALUES (1), (2);";
-const NAMES: [&str; 3] = ["order-items", "p-s", "訂單 1"];
+const NAMES: [&str; 4] = ["café", "order-items", "p-s", "訂單 1"];
 
 /// The names in every report, and what a user may type.
 #[test]
@@ -33,6 +34,7 @@ fn names_are_spelt_as_the_server_shows_them() {
     let mut known: Vec<String> = listed.text.lines().filter_map(names_in).collect();
     known.sort();
     let expected = [
+        "my-wp.café",
         "my-wp.order-items",
         "my-wp.p-s partition a-1#a-1sp0",
         "my-wp.p-s partition a-1#a-1sp1",
@@ -42,8 +44,10 @@ fn names_are_spelt_as_the_server_shows_them() {
     assert_eq!(known, expected, "{}", listed.text);
     for arguments in [&["checksum"][..], &["schema", "--json"], &["count"]] {
         let run = table(arguments, &[&data.join("my@002dwp")]);
-        let encoded = ["order@002ditems ", "order@002ditems\"", "order@002ditems\t", "p@002ds\t"];
-        assert!(run.text.contains("order-items"), "{arguments:?}: {}{}", run.text, run.errors);
+        let encoded =
+            ["order@002ditems ", "order@002ditems\"", "order@002ditems\t", "p@002ds\t", "caf@0p\"", "caf@0p\t"];
+        let is_spelt = ["order-items", "café", "訂單 1"].iter().all(|name| run.text.contains(name));
+        assert!(is_spelt, "{arguments:?}: {}{}", run.text, run.errors);
         assert!(!encoded.iter().any(|name| run.text.contains(name)), "{arguments:?}: {}", run.text);
     }
     // The statements load.
@@ -73,7 +77,7 @@ fn the_rows_of_a_copy_are_not_those_of_the_table() {
         let sums = table(&["checksum", "--json"], &[&server.datadir()]);
         for row in sums.json()["tables"].as_array().expect("tables") {
             let expected = match row["table"].as_str().expect("a name") {
-                "my-wp.z" => 1,
+                "my-wp.z" | "my-wp.café" => 1,
                 "my-wp.order-items" | "my-wp.p-s" => 2,
                 _ => 3,
             };

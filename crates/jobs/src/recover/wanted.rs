@@ -336,16 +336,7 @@ impl Wanted {
         if used <= memory {
             return Ok(());
         }
-        let read = self.end.0.saturating_sub(self.checkpoint.0).max(1);
-        let plan = u128::from(used as u64) * u128::from(log_len.max(read)) / u128::from(read);
-        let needed = needed_for(u64::try_from(plan).unwrap_or(u64::MAX));
-        refused(format!(
-            "what the redo log says about pages and tablespaces takes more than the {} MiB that are for it: give it more memory, {} MiB in \
-             all are enough if the log goes on as it begins (--memory {}M)",
-            memory >> 20,
-            needed >> 20,
-            needed >> 20
-        ))
+        refused(too_little(memory, used as u64, self.end.0.saturating_sub(self.checkpoint.0), log_len))
     }
 
     /// The range of LSNs of doublewrite copies that may replace torn pages. MySQL's server does not check for a least LSN.
@@ -550,6 +541,20 @@ impl Wanted {
     }
 }
 
+/// That a plan of `used` bytes does not fit, after `read` bytes of the log, and how much memory it needs if the rest is alike.
+fn too_little(memory: usize, used: u64, read: u64, log_len: u64) -> String {
+    let read = read.max(1);
+    let plan = u128::from(used) * u128::from(log_len.max(read)) / u128::from(read);
+    let needed = needed_for(u64::try_from(plan).unwrap_or(u64::MAX));
+    format!(
+        "what the redo log says about pages and tablespaces takes more than the {} MiB that are for it: give it more memory, {} MiB in \
+         all are enough if the log goes on as it begins (--memory {}M)",
+        memory >> 20,
+        needed >> 20,
+        needed >> 20
+    )
+}
+
 /// The name of a tablespace's file in a datadir of MySQL.
 fn named_in(datadir: &Path, space: SpaceId) -> Option<String> {
     let mut name = None;
@@ -561,4 +566,19 @@ fn named_in(datadir: &Path, space: SpaceId) -> Option<String> {
         Ok(())
     });
     found.ok().and(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_little_memory_is_refused_with_the_number_that_is_enough() {
+        // After half of the log, so twice as much is needed.
+        let why = too_little(8 << 20, 9 << 20, 500, 1000);
+        let needed = needed_for(18 << 20) >> 20;
+        assert!(why.contains("more than the 8 MiB") && why.ends_with(&format!("(--memory {needed}M)")), "{why}");
+        // Nothing is known of the rest.
+        assert!(too_little(8 << 20, 9 << 20, 0, 0).contains(&format!("{} MiB in all", needed_for(9 << 20) >> 20)));
+    }
 }
