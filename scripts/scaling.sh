@@ -4,7 +4,7 @@
 # Sets: many folders (100 tables each), one folder, partitions; MariaDB and MySQL. Counts CPU seconds, system calls (strace) and peak memory.
 # Eight times the tables may take at most nine times the CPU and the system calls. Exit status 1 if one takes more.
 #
-# KINDS="mariadb" SHAPES="folders" limit it. INNOKIT is the program, built with the feature sql. It takes 20 minutes and 6 GB in SCRATCH.
+# KINDS="mariadb" SHAPES="folders" limit it. INNOKIT is the program, built with the feature sql. It takes half an hour and 6 GB in SCRATCH.
 set -euo pipefail
 
 here="$(cd "$(dirname "$0")" && pwd -P)"
@@ -33,11 +33,14 @@ fresh() {
     [[ " $* " != *" export "* ]] || mkdir "$scratch/out"
 }
 
-# CPU milliseconds, system calls and peak KiB of a command.
+# CPU milliseconds, system calls and peak KiB of a command. Of three runs, the one with the least CPU: what else runs on the machine only adds.
 measure() {
     local calls="$scratch/calls" times="$scratch/times"
-    fresh "$@"
-    /usr/bin/time -o "$times" -f '%U %S %M' "$@" >/dev/null 2>"$scratch/said" || { [ $? -lt 2 ] || { cat "$scratch/said" >&2; exit 2; }; }
+    for _ in 1 2 3; do
+        fresh "$@"
+        /usr/bin/time -o "$times.one" -f '%U %S %M' "$@" >/dev/null 2>"$scratch/said" || { [ $? -lt 2 ] || { cat "$scratch/said" >&2; exit 2; }; }
+        tail -n 1 "$times.one"
+    done | awk '{ if (NR == 1 || $1 + $2 < least) { least = $1 + $2; line = $0 } } END { print line }' >"$times" || exit 2
     fresh "$@"
     strace -f -c -o "$calls" "$@" >/dev/null 2>&1 || true
     rm -rf "$scratch/out"
