@@ -1,6 +1,6 @@
 //! What to read a file as. The first bytes decide; the name helps only if they cannot tell.
 
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use logs::delta::Meta;
@@ -81,8 +81,25 @@ impl Packing {
         Ok(match self {
             Self::Gzip => Box::new(flate2::read::MultiGzDecoder::new(packed)),
             Self::Zstd => Box::new(zstd::stream::read::Decoder::new(packed)?),
-            Self::Lz4 => Box::new(lz4_flex::frame::FrameDecoder::new(packed)),
+            Self::Lz4 => Box::new(Lz4Frames(Some(lz4_flex::frame::FrameDecoder::new(BufReader::new(packed))))),
         })
+    }
+}
+
+/// LZ4 frames, one after the other, as `lz4` reads them too. The decoder reports each frame's end like the end of the input, and cannot go on
+/// with a frame of larger blocks: each frame has a decoder of its own.
+struct Lz4Frames<R: Read>(Option<lz4_flex::frame::FrameDecoder<BufReader<R>>>);
+
+impl<R: Read> Read for Lz4Frames<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        while let Some(frame) = &mut self.0 {
+            let read = frame.read(bytes)?;
+            if read > 0 || bytes.is_empty() || frame.get_mut().fill_buf()?.is_empty() {
+                return Ok(read);
+            }
+            self.0 = self.0.take().map(|frame| lz4_flex::frame::FrameDecoder::new(frame.into_inner()));
+        }
+        Ok(0)
     }
 }
 
@@ -174,6 +191,22 @@ pub fn packed_is_wanted(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn frames_and_members_that_follow_each_other_are_one_file() {
+        let lz4 = |bytes: &[u8]| {
+            let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
+            std::io::Write::write_all(&mut encoder, bytes).expect("memory");
+            encoder.finish().expect("memory")
+        };
+        let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 1).expect("memory");
+        let parts: [&[u8]; 4] = [b"one", b"", &[7; 300_000], b"three"];
+        for (packing, packed) in [(Packing::Lz4, parts.map(lz4).concat()), (Packing::Zstd, parts.map(zstd).concat())] {
+            let mut bytes = Vec::new();
+            packing.unpack(&packed[..]).expect("memory").read_to_end(&mut bytes).expect("sound");
+            assert_eq!(bytes, parts.concat(), "{packing:?}");
+        }
+    }
 
     #[test]
     fn a_packed_name_gives_what_is_inside() {
