@@ -11,6 +11,9 @@ use redo::mysql::{LOG_FILE_HDR_SIZE, LogFile};
 
 use crate::backup_lab::Server;
 
+/// Before the redo of a block, bytes.
+const BLOCK_HEADER: u64 = 12;
+
 /// The segments of an archive and where each starts, oldest first.
 pub fn segments(server: &Server) -> Vec<(u64, PathBuf)> {
     super::segments(server)
@@ -53,9 +56,13 @@ fn log_files(server: &Server) -> Vec<(PathBuf, Vec<u8>)> {
     }
 }
 
-/// The LSN of the newest block in the server's log.
+/// The LSN of the newest block with redo in the server's log. A log that ends with a full block has an empty one after it, which says nothing.
 pub fn newest_block(server: &Server) -> Option<u64> {
-    blocks_of(server).into_iter().rev().find(|(lsn, block)| is_sound(*lsn, block)).map(|(lsn, _)| lsn)
+    let has_redo = |lsn: u64, block: &[u8; LOG_BLOCK_SIZE]| match judge(block, Lsn(lsn), &[]) {
+        LiveBlock::Sound(end) => end.0 > lsn + BLOCK_HEADER,
+        _ => false,
+    };
+    blocks_of(server).into_iter().rev().find(|(lsn, block)| has_redo(*lsn, block)).map(|(lsn, _)| lsn)
 }
 
 /// Asserts that the archived blocks that the server's log still holds are the same in both. Returns the LSN of the last one.
