@@ -360,7 +360,10 @@ fn increments_are_put_into_the_full_backup(kind: &'static str) {
     what_does_not_follow_is_refused(&server);
     what_is_damaged_is_refused(&server);
     archives_are_verified_as_they_pass(&server);
-    no_name_that_a_preparation_writes_to_may_be_a_link(&server, "full", &["inc1", "inc2"]);
+    // The names are the same with each version, and trying them all takes minutes.
+    if kind == "mariadb" {
+        no_name_that_a_preparation_writes_to_may_be_a_link(&server, "full", &["inc1", "inc2"]);
+    }
     assert_eq!(server.tables("ours"), server.tables("theirs"), "{kind}");
     server.copy("full", "started");
     is_done(&server, "started", &[], None);
