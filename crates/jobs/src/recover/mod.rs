@@ -346,9 +346,7 @@ fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &KeyStore) -
     let replayed = finish_interrupted(reach, &wanted, options, keys)?;
     let plan = planning::plan(datadir, wanted, keys)?;
     reach.check(&plan)?;
-    if let Some(tell) = options.on_outside.filter(|_| options.outside) {
-        tell(&reach.outside_in(&plan).into_iter().collect::<Vec<_>>());
-    }
+    options.tell_outside(|| reach.outside_in(&plan).into_iter().collect());
     // Files outside are not part of a copy.
     let is_copy = options.is_fresh && plan.outside.is_empty();
     // From here on, files change, and those of a backup no longer match its manifest.
@@ -378,9 +376,7 @@ fn finish_interrupted(reach: Reach<'_>, wanted: &Wanted, options: &RecoverOption
         return Ok(0);
     }
     let outside = if options.outside { Survey::take(datadir, wanted, keys)?.outside } else { Vec::new() };
-    if let Some(tell) = options.on_outside.filter(|_| options.outside) {
-        tell(&outside);
-    }
+    options.tell_outside(|| outside.clone());
     shadow::finish_interrupted(datadir, reach, shadow_tag(datadir, wanted, options, keys)?, &outside)
 }
 

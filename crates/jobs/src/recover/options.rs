@@ -65,6 +65,15 @@ pub struct RecoverOptions {
     pub tuning: Tuning,
 }
 
+impl RecoverOptions {
+    /// Passes the files outside that the run is about to change to `on_outside`.
+    pub(super) fn tell_outside(&self, paths: impl FnOnce() -> Vec<PathBuf>) {
+        if let Some(tell) = self.on_outside.filter(|_| self.outside) {
+            tell(&paths());
+        }
+    }
+}
+
 impl Default for RecoverOptions {
     fn default() -> Self {
         let (memory, round, tuning) = (512 << 20, u64::MAX, Tuning::default());

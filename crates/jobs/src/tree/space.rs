@@ -223,23 +223,23 @@ impl Tablespace {
         opener.file = file;
     }
 
+    fn one_by_one(&self, pages: &[u32], open: &mut OpenFile, mut take: impl FnMut(u32, Result<&[u8], String>)) {
+        for page_no in pages {
+            take(*page_no, self.stored_by(*page_no, open).as_deref().map_err(String::clone));
+        }
+    }
+
     fn each_stored_by(&self, pages: &[u32], open: &mut OpenFile, mut take: impl FnMut(u32, Result<&[u8], String>)) {
         // For a few pages, opening a queue is not worth it.
         if pages.len() <= FEW {
-            for page_no in pages {
-                take(*page_no, self.stored_by(*page_no, open).as_deref().map_err(String::clone));
-            }
-            return;
+            return self.one_by_one(pages, open, take);
         }
         let (set, page) = (self.own_set(), self.format.physical().get());
         let options = ReadOptions { block_size: 2 * BLOCK_ALIGN, depth: 32, ..ReadOptions::default() };
         let (plan, counters) = (GatherPlan::new(options.block_size), Counters::new(1));
         let ahead = ReadAhead::Logical { bytes: 64 * u64::from(BLOCK_ALIGN) };
         let Ok(mut gather) = Gather::new(&set, &plan, &options, ahead, counters.worker(0)) else {
-            for page_no in pages {
-                take(*page_no, self.stored_by(*page_no, open).as_deref().map_err(String::clone));
-            }
-            return;
+            return self.one_by_one(pages, open, take);
         };
         let mut left = pages.iter();
         loop {
