@@ -4,15 +4,12 @@ use std::path::PathBuf;
 use std::{fs, io};
 
 use format::Lsn;
-use redo::block::LOG_BLOCK_SIZE;
+use redo::block::{LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE};
 use redo::mysql::copy::{LiveBlock, judge};
 use redo::mysql::follow::agree;
 use redo::mysql::{LOG_FILE_HDR_SIZE, LogFile};
 
 use crate::backup_lab::Server;
-
-/// Before the redo of a block, bytes.
-const BLOCK_HEADER: u64 = 12;
 
 /// The segments of an archive and where each starts, oldest first.
 pub fn segments(server: &Server) -> Vec<(u64, PathBuf)> {
@@ -59,7 +56,7 @@ fn log_files(server: &Server) -> Vec<(PathBuf, Vec<u8>)> {
 /// The LSN of the newest block with redo in the server's log. A log that ends with a full block has an empty one after it, which says nothing.
 pub fn newest_block(server: &Server) -> Option<u64> {
     let has_redo = |lsn: u64, block: &[u8; LOG_BLOCK_SIZE]| match judge(block, Lsn(lsn), &[]) {
-        LiveBlock::Sound(end) => end.0 > lsn + BLOCK_HEADER,
+        LiveBlock::Sound(end) => end.0 > lsn + LOG_BLOCK_HDR_SIZE as u64,
         _ => false,
     };
     blocks_of(server).into_iter().rev().find(|(lsn, block)| has_redo(*lsn, block)).map(|(lsn, _)| lsn)

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{chown, lchown, symlink};
+use std::os::unix::fs::{lchown, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::inotify;
@@ -130,7 +130,7 @@ impl Watch {
 struct Attacked<'a> {
     place: Place,
     kind: &'a str,
-    /// Makes the set anew at a path.
+    /// Makes the set at a path.
     make: &'a dyn Fn(&Path),
     /// Further words of the command.
     words: Vec<String>,
@@ -184,9 +184,6 @@ impl<'a> Attacked<'a> {
             fs::rename(&at, &aside).expect("moved");
         } else if !leads_to_nothing {
             fs::write(&aside, [7; 20_000]).expect("written");
-        }
-        if is_root() && !was_there && !leads_to_nothing {
-            chown(&aside, Some(0), Some(0)).expect("owned");
         }
         symlink(&aside, &at).expect("linked");
         let before = state(&beside);
