@@ -4,7 +4,7 @@
 # Sets: many folders (100 tables each), one folder, partitions; MariaDB and MySQL. Counts CPU seconds, system calls (strace) and peak memory.
 # Eight times the tables may take at most nine times the CPU and the system calls. Exit status 1 if one takes more.
 #
-# KINDS="mariadb" SHAPES="folders" limit it. INNOKIT is the program, built with the feature sql. It takes half an hour and 6 GB in SCRATCH.
+# KINDS="mariadb" SHAPES="folders" limit it. INNOKIT is the program, built with the feature sql. Each command runs four times. It takes 6 GB in SCRATCH.
 set -euo pipefail
 
 here="$(cd "$(dirname "$0")" && pwd -P)"

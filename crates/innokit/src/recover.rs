@@ -147,7 +147,7 @@ pub fn print_binlog(binlog: Option<&BinlogPosition>, replica: &[String], out: &m
     Ok(())
 }
 
-/// Says which files outside a run in place is about to write to. The work does not wait for whoever reads that.
+/// Says which files outside a run in place is about to write to. The work goes on if that cannot be printed.
 pub fn tell_outside(paths: &[PathBuf]) {
     let mut err = terminal::err();
     for path in paths {
