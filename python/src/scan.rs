@@ -163,8 +163,9 @@ impl Scan {
     #[getter]
     fn damage(&self) -> PyResult<Option<Vec<Py<PyAny>>>> {
         let mut outcome = self.outcome();
-        outcome.is_asked = true;
+        // Who asks before that is known has learnt nothing.
         let Some(damage) = outcome.damage().map(<[RowDamage]>::to_vec) else { return Ok(None) };
+        outcome.is_asked = true;
         drop(outcome);
         let of = |damage: &RowDamage| -> Py<PyAny> {
             let error = PyErr::from(Failure::Damage(damage.clone(), 0));

@@ -129,6 +129,9 @@ def test_a_stream_that_is_not_read_to_its_end_says_what_it_left_out(damaged):
         del reader
         innokit._innokit._wait_for_losses()
     assert read > 10_000 and [warning.category for warning in told] == [innokit.DamageWarning]
+    # Who asked before the list was known has not seen it.
+    with pytest.raises(innokit.DamageError, match=f"page {page}"):
+        scan.close()
     assert [lost.page for lost in scan.damage] == [page]
 
 
