@@ -62,17 +62,18 @@ impl Source {
     }
 
     /// Fails if the table's files are not those that were opened.
-    pub fn unchanged(&self) -> Result<(), Failure> {
+    fn unchanged(&self) -> Result<(), Failure> {
         self.opened.seen.get(self.at).map_or(Ok(()), Seen::expect)
     }
 
-    /// What a job that read the table came to. If one of its files was replaced meanwhile, or one of its objects could not be read, it is
-    /// that: what is missing then is not damage.
+    /// The result of a job that reads the table. If one of its files was replaced before the end, or one of its objects could not be read, that
+    /// is the result: what is missing then is not damage.
     pub fn read<T>(&self, job: impl FnOnce(OpenTable<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
         self.unchanged()?;
-        let outcome = job(self.of()?);
+        let table = self.of()?;
+        let outcome = job(table);
         self.unchanged()?;
-        let missed = self.of()?.tables.missed(self.of()?.table);
+        let missed = table.tables.missed(table.table);
         missed.map_or(Ok(()), |missed| Err(Failure::Storage(missed)))?;
         outcome
     }

@@ -39,13 +39,11 @@ impl Seen {
         let mut files: Vec<_> = files.map(|file| file.path.clone()).collect();
         files.sort();
         files.dedup();
-        Self(
-            files
-                .into_iter()
-                .map(|path| (Identity::of(&path).ok(), path))
-                .map(|(identity, path)| (path, identity))
-                .collect(),
-        )
+        let seen = |path: PathBuf| {
+            let identity = Identity::of(&path).ok();
+            (path, identity)
+        };
+        Self(files.into_iter().map(seen).collect())
     }
 
     /// Fails if one of them is another file now, has been written to, or is gone.

@@ -168,7 +168,7 @@ fn missing(why: &str) -> String {
     format!("rows are missing: {why}")
 }
 
-/// Waits for the thread of a stream that nobody reads to its end, and tells what was left out until then.
+/// Waits for the thread of a stream that was dropped before its end, and tells what was left out until then.
 fn tell_of_the_rest(thread: JoinHandle<Read>, lost: &Mutex<Vec<RowDamage>>, outcome: &Mutex<Outcome>) {
     let mut damage = match thread.join() {
         Ok(Ok((export, _))) => export.damage,

@@ -82,5 +82,5 @@ def _tell_the_rest():
     _innokit._wait_for_losses()
 
 
-# A stream that nobody read to its end may still be about to say what it left out.
+# A stream that was closed early may still have to say what it left out.
 atexit.register(_tell_the_rest)
