@@ -112,7 +112,7 @@ class Session:
         for line in self.client.stdout:
             if line.rstrip("\n") == DONE:
                 return lines
-            if "Can't connect" in line or "server has gone away" in line:
+            if "Can't connect" in line or "server has gone away" in line or "Lost connection" in line:
                 break
             lines.append(line.rstrip("\n"))
         raise RuntimeError(f"the connection ended at {statements[:200]}: {lines}")
