@@ -124,6 +124,8 @@ fn called(arguments: &[OsString]) -> u8 {
             return COULD_NOT;
         }
     };
+    // The wall keeps the process from looking into others.
+    server::look(&cli.command);
     // Before a thread is started, and before a byte of a set is read.
     wall::raise(&cli.command, !cli.no_landlock);
     let done = remote::install(&mut cli.command).and_then(|()| command(cli.command));

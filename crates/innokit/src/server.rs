@@ -9,11 +9,24 @@ use jobs::{BackupServer, LogServer};
 #[cfg(feature = "sql")]
 use sql::Access;
 
-use crate::args::ServerArgs;
+use crate::args::{Command, RedoCommand, ServerArgs};
 
 /// How long a statement waits for locks. `redo archive` waits for none.
 #[cfg(feature = "sql")]
 const LOCK_WAIT: Duration = Duration::from_secs(60);
+
+/// Looks at the process behind the socket that a command names: later the wall forbids it.
+pub fn look(command: &Command) {
+    let args = match command {
+        Command::Backup(args) => &args.server,
+        Command::Redo { command: RedoCommand::Archive(args) } => &args.server,
+        _ => return,
+    };
+    #[cfg(feature = "sql")]
+    args.socket.iter().for_each(|socket| sql::look_behind(socket));
+    #[cfg(not(feature = "sql"))]
+    let _ = args;
+}
 
 /// A connection that reports how far the log is durable.
 #[cfg(feature = "sql")]

@@ -98,6 +98,14 @@ pub trait LogServer: Send {
     /// [`ServerError`].
     fn flushed_lsn(&mut self) -> Result<Lsn, ServerError>;
 
+    /// The LSN that the next change will get, or an earlier one that is not before [`flushed_lsn`](Self::flushed_lsn).
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    fn newest_lsn(&mut self) -> Result<Lsn, ServerError> {
+        self.flushed_lsn()
+    }
+
     /// The binary log position. `None` if the server writes no binary log, or this connection does not ask. May need a privilege.
     ///
     /// # Errors
@@ -153,15 +161,18 @@ impl ServerHome {
     /// The message to refuse with if the server works on another directory than `datadir`.
     pub fn other(&self, datadir: &Path) -> Option<String> {
         let way_on = match self.root {
+            Some(_) if identity_of(&self.datadir).is_some_and(|named| identity_of(datadir) == Some(named)) => {
+                " in its chroot or container, which is another directory here"
+            }
             Some(_) => "",
             None => {
                 " (if it is the same directory under another name, because the server runs in a chroot or a container, run as root and name \
-                     its socket, so that innokit can look from where the server does)"
+                 its socket, so that innokit can look from where the server does)"
             }
         };
         (!self.is(Path::new(""), datadir)).then(|| {
             let (datadir, own) = (datadir.display(), self.datadir.display());
-            format!("{datadir}: the server that was named works on {own}: name this one's{way_on}")
+            format!("{datadir}: the server that was named works on {own}{way_on}: name this one's")
         })
     }
 }
@@ -320,13 +331,12 @@ pub trait BackupServer: LogServer {
     /// [`ServerError`].
     fn flush_logs(&mut self) -> Result<(), ServerError>;
 
-    /// Fails if the account lacks a privilege that a backup needs later. Changes nothing.
+    /// The privileges that the account lacks for a backup, as the statements that grant them. `tables`: those that are locked later. Each is
+    /// tested by a statement that takes it, so privileges of roles count. Changes nothing.
     ///
     /// # Errors
-    /// The server refuses, or does not answer.
-    fn test_privileges(&mut self) -> Result<(), ServerError> {
-        self.flush_logs()
-    }
+    /// The server does not answer, or says something else.
+    fn missing_privileges(&mut self, tables: &[TableName]) -> Result<Vec<String>, ServerError>;
 
     /// The positions of the redo log and the binary log at one moment.
     ///

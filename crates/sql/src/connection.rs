@@ -4,7 +4,6 @@
 //! the caller waits for its answer or for the wish to stop, whichever is first. A thread costs some 50 µs, a statement on a socket 100 µs.
 
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -18,6 +17,7 @@ use mysql::prelude::{FromRow, Queryable};
 use mysql::{Conn, DriverError, Error, OptsBuilder};
 
 use crate::access::Access;
+use crate::process::root_behind;
 
 /// How long a server may take to accept a connection.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -37,7 +37,7 @@ const REFUSED: [u16; 10] = [1040, 1129, 1203, 1226, 1275, 1820, 1862, 3118, 3159
 const PASSWORD_EXPIRED: u16 = 1820;
 /// An account that requires TLS, and on MariaDB a server that does, gives the same words as a wrong password.
 const MAY_BE_TLS: &str = " (also said where the account (REQUIRE SSL) or the server requires TLS, which innokit does not speak: take the socket, and an account that does not)";
-const PRIVILEGE: [u16; 3] = [1142, 1227, 1370];
+const PRIVILEGE: [u16; 4] = [1044, 1142, 1227, 1370];
 const LOCK_WAIT: [u16; 2] = [1205, 1213];
 const ENDED: [u16; 4] = [1053, 1080, 1927, 3169];
 
@@ -177,6 +177,23 @@ impl Connection {
     /// to be seen from here: that takes root, or the server's own user.
     pub fn root(&self) -> Option<PathBuf> {
         root_behind(self.socket.as_deref()?)
+    }
+
+    /// Why the account may not run a statement, in the server's words. `None` if it may. That the statement then fails does not count.
+    pub fn refusal(&mut self, statement: &str) -> Result<Option<String>, ServerError> {
+        match self.run(statement) {
+            Err(ServerError::Privilege { says, .. }) => Ok(Some(says)),
+            Err(ServerError::Refused { .. }) | Ok(()) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// This account, as GRANT takes it.
+    pub fn account(&mut self) -> Result<String, ServerError> {
+        let named = self.ask::<String>("SELECT CURRENT_USER()")?.unwrap_or_default();
+        let (user, host) = named.rsplit_once('@').unwrap_or((&named, "%"));
+        let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
+        Ok(format!("{}@{}", quoted(user), quoted(host)))
     }
 
     /// Runs a statement and ignores its answer.
@@ -323,14 +340,6 @@ fn failed(statement: &str, patience: Duration, error: Error) -> ServerError {
     }
 }
 
-/// The root directory of the process that listens on a socket.
-fn root_behind(socket: &Path) -> Option<PathBuf> {
-    let probe = UnixStream::connect(socket).ok()?;
-    let process = rustix::net::sockopt::socket_peercred(&probe).ok()?.pid;
-    let root = PathBuf::from(format!("/proc/{process}/root"));
-    std::fs::metadata(&root).is_ok().then_some(root)
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
@@ -391,15 +400,6 @@ mod tests {
         // EAGAIN: what a socket with a time limit says.
         let late = failed("FLUSH TABLES", Duration::from_secs(75), Error::IoError(io::Error::from_raw_os_error(11)));
         assert!(late.to_string().starts_with("the server did not answer FLUSH TABLES within 75 s"), "{late}");
-    }
-
-    #[test]
-    fn the_process_behind_a_socket_is_known_and_none_behind_another() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let socket = dir.path().join("server.sock");
-        let _listener = UnixListener::bind(&socket).expect("bound");
-        assert_eq!(root_behind(&socket), Some(format!("/proc/{}/root", std::process::id()).into()));
-        assert_eq!(root_behind(&dir.path().join("none")), None);
     }
 
     #[test]

@@ -17,6 +17,8 @@ mod connection;
 mod mariadb;
 mod my_sql;
 mod option_file;
+mod process;
 
 pub use access::{Access, AccessError, PASSWORD_VARIABLE};
 pub use connect::connect;
+pub use process::look_behind;

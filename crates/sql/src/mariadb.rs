@@ -15,6 +15,9 @@ use crate::connection::Connection;
 const DIRECTORIES: [&str; 4] =
     ["innodb_data_home_dir", "innodb_undo_directory", "innodb_log_group_home_dir", "aria_log_dir_path"];
 
+/// The privileges that a backup takes, each with a statement that takes it too and changes nothing.
+const PRIVILEGES: [(&str, &str); 2] = [("RELOAD", "FLUSH LOCAL ENGINE LOGS"), ("BINLOG MONITOR", "SHOW MASTER STATUS")];
+
 /// A connection to a MariaDB server. When it ends, the server releases what it held: the backup stages.
 #[derive(Debug)]
 pub(crate) struct MariaDb {
@@ -54,6 +57,10 @@ impl LogServer for MariaDb {
 
     fn flushed_lsn(&mut self) -> Result<Lsn, ServerError> {
         self.connection.lsn("Innodb_lsn_flushed")
+    }
+
+    fn newest_lsn(&mut self) -> Result<Lsn, ServerError> {
+        self.connection.lsn("Innodb_lsn_current")
     }
 
     fn binlog(&mut self) -> Result<Option<BinlogPosition>, ServerError> {
@@ -105,10 +112,16 @@ impl BackupServer for MariaDb {
         self.connection.run("FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS")
     }
 
-    /// RELOAD, which the stages take too. LOCAL is the other word for NO_WRITE_TO_BINLOG: who watches a backup's statements can tell this one
-    /// from those within the stages.
-    fn test_privileges(&mut self) -> Result<(), ServerError> {
-        self.connection.run("FLUSH LOCAL ENGINE LOGS")
+    /// LOCAL is the other word for NO_WRITE_TO_BINLOG: who watches a backup's statements can tell this one from those within the stages.
+    fn missing_privileges(&mut self, _: &[TableName]) -> Result<Vec<String>, ServerError> {
+        let mut missing = Vec::new();
+        for (privilege, statement) in PRIVILEGES {
+            missing.extend(self.connection.refusal(statement)?.map(|_| privilege));
+        }
+        if missing.is_empty() {
+            return Ok(Vec::new());
+        }
+        Ok(vec![format!("GRANT {} ON *.* TO {}", missing.join(", "), self.connection.account()?)])
     }
 
     /// The values come from several statements, so they belong to one moment only while commits are blocked.

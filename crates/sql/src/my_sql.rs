@@ -1,5 +1,6 @@
 //! What a backup asks of MySQL.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -18,6 +19,11 @@ const DIRECTORIES: [&str; 3] = ["innodb_data_home_dir", "innodb_undo_directory",
 const BACKUP_LOCK: &str = "innokit backup";
 /// The first version with `SHOW BINARY LOG STATUS`. The statement before it is gone in 8.4.
 const NEW_WORDS: (u32, u32, u32) = (8, 2, 0);
+/// The privileges on the whole server that every backup takes, each with a statement that takes it too and changes nothing.
+const PRIVILEGES: [(&str, &str); 2] =
+    [("BACKUP_ADMIN", "UNLOCK INSTANCE"), ("PROCESS", "SELECT COUNT(*) FROM information_schema.innodb_datafiles")];
+/// No table has this name.
+const NO_TABLE: &str = "innokit asks for privileges";
 const LOG_STATUS: &str = "SELECT local, storage_engines FROM performance_schema.log_status";
 
 /// A connection to a MySQL server. When it ends, the server releases what it held: the backup lock, table locks.
@@ -35,9 +41,18 @@ impl MySql {
         // Servers may be set to end idle connections and long queries. Neither must happen to this connection.
         connection.run(&format!(
             "SET SESSION lock_wait_timeout = {lock_wait}, SESSION wait_timeout = 31536000, SESSION max_execution_time = 0, \
-             SESSION sql_mode = ''"
+             SESSION sql_mode = '', SESSION lc_messages = 'en_US'"
         ))?;
         Ok(Self { connection, lock_wait, binlog_statement: None })
+    }
+
+    /// The tables of a database that this account may read. Asked of the dictionary, so no table's lock is waited for.
+    fn readable(&mut self, database: &str) -> Result<BTreeSet<String>, ServerError> {
+        let database = database.replace('\\', "\\\\").replace('\'', "''");
+        let tables: Vec<String> = self.connection.ask_all(&format!(
+            "SELECT DISTINCT table_name FROM information_schema.columns WHERE table_schema = '{database}' AND privileges LIKE '%select%'"
+        ))?;
+        Ok(tables.into_iter().collect())
     }
 
     fn keep_others_off(&mut self) -> Result<(), ServerError> {
@@ -47,6 +62,10 @@ impl MySql {
             _ => Err(ServerError::LockWait { statement, says: "another backup by innokit is running".to_owned() }),
         }
     }
+}
+
+fn quoted(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
 }
 
 impl LogServer for MySql {
@@ -124,7 +143,6 @@ impl BackupServer for MySql {
         if tables.is_empty() {
             return Ok(());
         }
-        let quoted = |name: &str| format!("`{}`", name.replace('`', "``"));
         let names = tables.iter().map(|name| format!("{}.{}", quoted(&name.database), quoted(&name.table)));
         self.connection.run(&format!("FLUSH TABLES {} WITH READ LOCK", names.collect::<Vec<_>>().join(", ")))
     }
@@ -135,6 +153,47 @@ impl BackupServer for MySql {
             Err(ServerError::Privilege { .. }) => Ok(()),
             flushed => flushed,
         }
+    }
+
+    fn missing_privileges(&mut self, tables: &[TableName]) -> Result<Vec<String>, ServerError> {
+        let (mut of_server, mut others) = (Vec::new(), Vec::new());
+        for (privilege, statement) in PRIVILEGES {
+            of_server.extend(self.connection.refusal(statement)?.map(|_| privilege));
+        }
+        // Without BACKUP_ADMIN the words are others.
+        if self.connection.refusal(LOG_STATUS)?.is_some_and(|says| says.starts_with("SELECT")) {
+            others.push("SELECT ON performance_schema.log_status".to_owned());
+        }
+        let mut databases: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for name in tables {
+            databases.entry(&name.database).or_default().push(&name.table);
+        }
+        for (number, (database, tables)) in databases.into_iter().enumerate() {
+            // The server looks at the privileges before it looks for the table.
+            let nothing = format!("{}.`{NO_TABLE}`", quoted(database));
+            let flushes = self.connection.refusal(&format!("FLUSH TABLES {nothing} WITH READ LOCK"))?;
+            if number == 0 && flushes.is_some_and(|says| says.contains("FLUSH_TABLES")) {
+                of_server.push("FLUSH_TABLES");
+            }
+            // LOCK TABLES is granted for databases, SELECT for tables too: that of a table that is not there may be missing.
+            let locks = self.connection.refusal(&format!("LOCK TABLES {nothing} READ"))?;
+            if locks.is_some_and(|says| !says.starts_with("SELECT command")) {
+                others.push(format!("LOCK TABLES ON {}.*", quoted(database)));
+            }
+            let readable = self.readable(database)?;
+            for table in tables.into_iter().filter(|table| !readable.contains(*table)) {
+                let named = format!("{}.{}", quoted(database), quoted(table));
+                // Files may be left of a table that the dictionary does not have.
+                let reads = self.connection.refusal(&format!("SELECT 1 FROM {named} LIMIT 0"))?;
+                others.extend(reads.map(|_| format!("SELECT ON {named}")));
+            }
+        }
+        if of_server.is_empty() && others.is_empty() {
+            return Ok(Vec::new());
+        }
+        let account = self.connection.account()?;
+        let of_server = Some(format!("{} ON *.*", of_server.join(", "))).filter(|_| !of_server.is_empty());
+        Ok(of_server.into_iter().chain(others).map(|what| format!("GRANT {what} TO {account}")).collect())
     }
 
     /// One moment, because the server holds its logs still while it reads this table.

@@ -354,16 +354,23 @@ fn three_privileges_are_enough_for_mysql_and_what_is_missing_or_in_the_way_is_na
         &format!(
             "{GRANTS} CREATE USER a@localhost; GRANT BACKUP_ADMIN ON *.* TO a@localhost; {log_status} a@localhost; \
              CREATE USER b@localhost; GRANT PROCESS ON *.* TO b@localhost; {log_status} b@localhost; \
-             CREATE USER c@localhost; GRANT PROCESS, BACKUP_ADMIN ON *.* TO c@localhost;"
+             CREATE USER c@localhost; GRANT PROCESS, BACKUP_ADMIN ON *.* TO c@localhost; CREATE USER d@localhost;"
         ),
     );
     let refused = |user: &str, more: &[&str], words: &str| {
         let run = ended(backup(&server, &server.socket(), &["--user", user]).args(more));
         assert!(run.status == 2 && run.errors.contains(words), "{words}: {}: {}", run.status, run.errors);
     };
-    refused("a", &[], "the account may not run SELECT path FROM information_schema.innodb_datafiles");
-    refused("b", &[], &format!("the account may not run {MOMENT}"));
-    refused("c", &[], &format!("the account may not run {MOMENT}"));
+    let of_status = "GRANT SELECT ON performance_schema.log_status TO";
+    let lacking = [
+        ("a", "GRANT PROCESS ON *.* TO 'a'@'localhost'\n".to_owned()),
+        ("b", "GRANT BACKUP_ADMIN ON *.* TO 'b'@'localhost'\n".to_owned()),
+        ("c", format!("{of_status} 'c'@'localhost'\n")),
+        ("d", format!("GRANT BACKUP_ADMIN, PROCESS ON *.* TO 'd'@'localhost'; {of_status} 'd'@'localhost'\n")),
+    ];
+    for (user, grants) in &lacking {
+        refused(user, &[], &format!("the account lacks privileges that a backup needs: {grants}"));
+    }
     assert!(!server.of("set").exists());
 
     let done = ended(backup(&server, &server.socket(), &["--user", "bup"]).arg("--prepare"));
@@ -375,16 +382,18 @@ fn three_privileges_are_enough_for_mysql_and_what_is_missing_or_in_the_way_is_na
     let missing: Vec<&String> = held.iter().filter(|line| !rows.lines().any(|row| row == line.as_str())).collect();
     assert!(missing.is_empty() && held.len() > 12, "{missing:?} of {rows}");
 
-    // A table without redo requires more privileges.
+    // Tables without redo require more privileges: all are named at once, before anything is copied.
     server.script("sql", &[], "CREATE TABLE shop.isam (id INT AUTO_INCREMENT PRIMARY KEY, a INT) ENGINE=MyISAM;");
-    refused("bup", &[], "the account may not run FLUSH TABLES `shop`.`isam` WITH READ LOCK");
-    is_void(&server, "no privilege");
-    server.script(
-        "sql",
-        &[],
-        "GRANT FLUSH_TABLES ON *.* TO bup@localhost; GRANT LOCK TABLES ON shop.* TO bup@localhost; \
-         GRANT SELECT ON shop.isam TO bup@localhost;",
-    );
+    let lacks = |grants: &[&str]| {
+        let grants: Vec<String> = grants.iter().map(|what| format!("GRANT {what} TO 'bup'@'localhost'")).collect();
+        refused("bup", &[], &format!("the account lacks privileges that a backup needs: {}\n", grants.join("; ")));
+        assert!(!server.of("set").exists());
+        server.script("sql", &[], &(grants.join("; ") + ";"));
+    };
+    server.script("sql", &[], "GRANT SELECT ON shop.isam TO bup@localhost;");
+    lacks(&["FLUSH_TABLES ON *.*", "LOCK TABLES ON `shop`.*"]);
+    server.script("sql", &[], "CREATE TABLE shop.more LIKE shop.isam;");
+    lacks(&["SELECT ON `shop`.`more`"]);
     let done = ended(&mut backup(&server, &server.socket(), &["--user", "bup"]));
     assert_eq!(done.status, 0, "{}", done.errors);
     fs::remove_dir_all(server.of("set")).expect("removed");

@@ -32,6 +32,8 @@ mod hostile_sets;
 #[cfg(feature = "sql")]
 mod logins;
 #[cfg(feature = "sql")]
+mod places;
+#[cfg(feature = "sql")]
 mod unlogged_builds;
 #[cfg(feature = "sql")]
 mod upgraded;

@@ -45,6 +45,7 @@ impl Vendor for MariaDb<'_> {
             ));
         }
         settings::check(facts, &ServerHome::of(server)?, datadir)?;
+        settings::refuse_missing_privileges(server, datadir)?;
         check_key(datadir, keys)
     }
 

@@ -25,6 +25,7 @@ mod others;
 mod pace;
 mod pages;
 mod proof;
+mod room;
 mod send;
 mod settings;
 mod signature;
@@ -36,6 +37,7 @@ mod verify;
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Read};
+use std::iter;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -69,7 +71,7 @@ use self::verify::{examine, trial};
 use crate::door;
 use crate::manifest::{BackupDamage, BackupLocks, BackupState, BackupTablespace, Manifest};
 use crate::recover::{RecoverOptions, is_free, recover_one};
-use crate::server::{BackupServer, BackupStage, InstanceState, LogServer, ServerError, ServerKind};
+use crate::server::{BackupServer, BackupStage, InstanceState, LogServer, ServerKind};
 use crate::source::crc32c::FileSums;
 use crate::source::files::AskPath;
 use crate::source::keys::KeyFiles;
@@ -123,10 +125,7 @@ pub fn backup(
         ServerKind::MariaDb => Box::new(MariaDb { keys: &keys }),
         ServerKind::MySql => Box::new(MySql::new(&keys)),
     };
-    vendor.check(server, &facts, datadir, &options.keys).map_err(|error| match error {
-        BackupError::Server(error) => with_grants(error, facts.kind()),
-        error => error,
-    })?;
+    vendor.check(server, &facts, datadir, &options.keys)?;
     let since = options.since.as_deref().map(Since::read).transpose()?;
     if since.is_some() && options.prepare {
         return refused("an increment has only changed pages: it cannot be recovered by itself");
@@ -134,16 +133,15 @@ pub fn backup(
     if since.is_some() && options.allow_damage {
         return refused("a damaged page does not say whether it changed: take a full backup (--allow-damage)");
     }
-    // Asked here as well, so that a missing privilege shows before anything is copied: on MariaDB the second takes RELOAD, as the stages do.
-    let moment = server.moment().map_err(|error| with_grants(error, facts.kind()))?;
-    server.test_privileges().map_err(|error| with_grants(error, facts.kind()))?;
-    since.as_ref().map_or(Ok(()), |since| since.check(&facts, datadir, moment.lsn))?;
+    if let Some(since) = &since {
+        since.check(&facts, datadir, server.moment()?.lsn)?;
+    }
     let instance = server.instance()?;
     let mut manifest = Manifest::begun(now());
     manifest.id = new_id()?;
     (manifest.server_version, manifest.cipher) = (facts.version, facts.cipher);
     manifest.base = since.as_ref().map(Since::named);
-    let set = make_set(datadir, options)?;
+    let set = make_set(datadir, vendor.has_general_tablespaces(), options)?;
     manifest.write(&set)?;
     let vendor = &*vendor;
     let mut run = Run { server, vendor, instance, datadir, set: &set, options, keys: &keys, since, stop, manifest };
@@ -160,31 +158,18 @@ pub fn backup(
     }
 }
 
-/// Names all privileges that a backup needs if one is missing, so that the account gets them at once.
-fn with_grants(error: ServerError, kind: ServerKind) -> BackupError {
-    let grants = match kind {
-        ServerKind::MariaDb => "GRANT RELOAD, BINLOG MONITOR ON *.* TO it",
-        ServerKind::MySql => {
-            "GRANT BACKUP_ADMIN, PROCESS ON *.* TO it, and GRANT SELECT ON performance_schema.log_status TO it; for tables without \
-             transactions also GRANT FLUSH_TABLES, LOCK TABLES, SELECT ON *.* TO it"
-        }
-    };
-    match error {
-        ServerError::Privilege { .. } => BackupError::Refused(format!("{error}. A backup needs: {grants}")),
-        error => BackupError::Server(error),
-    }
-}
-
 /// Says what to remove if the disk is full.
 fn with_way_out(error: BackupError, set: &Path) -> BackupError {
     let is_full = |source: &io::Error| matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
-    match &error {
-        BackupError::Job(Error::Io { source, .. }) if is_full(source) => BackupError::Refused(format!(
-            "{error}: remove {}, which is void, and take the backup again where there is room for all files of the server",
-            set.display()
-        )),
-        _ => error,
+    // The copy, the log and the proof each have errors of their own around it.
+    let mut causes = iter::successors(Some(&error as &dyn std::error::Error), |cause| cause.source());
+    if !causes.any(|cause| cause.downcast_ref().is_some_and(is_full)) {
+        return error;
     }
+    BackupError::Refused(format!(
+        "{error}: remove {}, which is void, and take the backup again where there is room for all files of the server",
+        set.display()
+    ))
 }
 
 /// A random identity, so that no two backups share one.
@@ -200,7 +185,7 @@ fn now() -> u64 {
 }
 
 /// Makes the set's directory: empty, and outside both the datadir and the base.
-fn make_set(datadir: &Path, options: &BackupOptions) -> Result<PathBuf> {
+fn make_set(datadir: &Path, has_general: bool, options: &BackupOptions) -> Result<PathBuf> {
     let to = &options.to;
     if !is_free(to) {
         return Err(BackupError::Occupied(to.clone()));
@@ -221,6 +206,10 @@ fn make_set(datadir: &Path, options: &BackupOptions) -> Result<PathBuf> {
             "{}: an increment cannot be inside its base, which would no longer be as it was taken",
             to.display()
         ));
+    }
+    // An increment takes as much as has changed, which is not known yet.
+    if options.since.is_none() {
+        room::check(datadir, has_general, (&inside, to))?;
     }
     DirBuilder::new().recursive(true).mode(MODE).create(to).map_err(failed(to, "making the directory"))?;
     door::target_made();

@@ -96,6 +96,22 @@ impl Early {
     }
 }
 
+/// The files of the datadir that are copied here.
+pub(super) fn all(datadir: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = names(datadir, Path::new(""))?;
+    found.retain(|name| is_of_aria(&name.to_string_lossy()));
+    for database in databases(datadir)? {
+        let names = names(datadir, &database)?;
+        found.extend(names.into_iter().filter(|name| is_one_of(name, &ENDINGS) && !is_intermediate(name)));
+    }
+    Ok(found)
+}
+
+/// Whether this is the control file of Aria, or a file of its log.
+fn is_of_aria(name: &str) -> bool {
+    name == ARIA_CONTROL || name.starts_with(ARIA_LOG)
+}
+
 fn make(set: &Path, database: &Path) -> Result<()> {
     match door::make_dir(set, database) {
         // The copies of its tablespaces may be there already.
@@ -139,7 +155,7 @@ pub(super) fn copy_last(datadir: &Path, set: &Path) -> Result<()> {
     }
     for name in names(datadir, Path::new(""))? {
         let text = name.to_string_lossy();
-        if text == ARIA_CONTROL || text.starts_with(ARIA_LOG) || KEPT.contains(&&*text) {
+        if is_of_aria(&text) || KEPT.contains(&&*text) {
             copied(datadir, set, &name)?;
         }
     }

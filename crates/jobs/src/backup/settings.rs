@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::error::{Result, refused};
-use crate::server::{ServerFacts, ServerHome};
+use super::others::tables_without_redo;
+use crate::server::{BackupServer, ServerFacts, ServerHome};
 
 /// Refuses a server that works on another datadir, or keeps files outside of this one.
 pub(super) fn check(facts: &ServerFacts, home: &ServerHome, datadir: &Path) -> Result<()> {
@@ -24,4 +25,14 @@ pub(super) fn check(facts: &ServerFacts, home: &ServerHome, datadir: &Path) -> R
         }
     }
     Ok(())
+}
+
+/// Refuses an account that lacks a privilege which a backup needs now or later, and names all that it lacks: else the next one would show only
+/// after the next attempt, or after the whole copy.
+pub(super) fn refuse_missing_privileges(server: &mut dyn BackupServer, datadir: &Path) -> Result<()> {
+    let missing = server.missing_privileges(&tables_without_redo(datadir)?)?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    refused(format!("the account lacks privileges that a backup needs: {}", missing.join("; ")))
 }

@@ -37,8 +37,6 @@ use crate::source::name::NameHint;
 use crate::source::read_up_to;
 use crate::source::space::{HEAD, SpacePart};
 
-/// Bytes of a block as the system counts the blocks of files.
-const BLOCK: u64 = 512;
 /// Looks at a file without a sound first page before it counts as damaged, and the pause between them: the server may be making it.
 const LOOKS: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(50);
@@ -82,23 +80,6 @@ impl Copied {
         let is_written = self.entry.space != SpaceId::SYSTEM.0 && written(file)? != self.written;
         Ok(is_written && self.samples.has_imported(file, usize::try_from(self.entry.page_size).unwrap_or(0))?)
     }
-}
-
-/// Refuses a target with less free space than the files take.
-fn refuse_without_room(target: &Path, needed: u64) -> Result<()> {
-    let Ok(room) = rustix::fs::statvfs(target) else { return Ok(()) };
-    let free = room.f_bavail.saturating_mul(room.f_frsize);
-    if free >= needed {
-        return Ok(());
-    }
-    let set = target.parent().unwrap_or(target);
-    refused(format!(
-        "{}: {} MiB are free there, and the server's files take {} MiB: nothing was copied; remove the directory, and make room or choose \
-         another disk",
-        set.display(),
-        free >> 20,
-        needed.div_ceil(1 << 20)
-    ))
 }
 
 /// Identifies a file as it was when it was opened.
@@ -199,14 +180,7 @@ impl<'k> Tablespaces<'k> {
         let (mut new, names) = (0, list(&self.datadir, self.has_general)?);
         if self.copied.is_empty() {
             let sizes = names.iter().filter_map(|name| fs::metadata(self.datadir.join(name)).ok());
-            let (bytes, blocks) = sizes.fold((0, 0), |(bytes, blocks), metadata| {
-                (bytes + metadata.len(), blocks + metadata.blocks().saturating_mul(BLOCK))
-            });
-            self.pace.expect(bytes);
-            // An increment takes as much as has changed, which is not known yet.
-            if self.since.is_none() {
-                refuse_without_room(&self.staging, bytes.min(blocks))?;
-            }
+            self.pace.expect(sizes.map(|metadata| metadata.len()).sum());
         }
         for name in names {
             follower.check()?;

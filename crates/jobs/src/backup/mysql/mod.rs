@@ -90,6 +90,7 @@ impl Vendor for MySql<'_> {
                  server",
             );
         }
+        settings::refuse_missing_privileges(server, datadir)?;
         refuse_elsewhere(server, datadir, None)
     }
 
