@@ -46,7 +46,7 @@ pub fn run(args: &RedoArchiveArgs) -> Result<u8, Box<dyn Error>> {
         _ => ArchiveUntil::Stopped,
     };
     let (to, poll, segment_size) = (args.to.clone(), Duration::from_millis(args.poll), args.segment_size);
-    let options = ArchiveOptions { to, until, poll, segment_size, ..ArchiveOptions::default() };
+    let options = ArchiveOptions { to, until, poll, segment_size, definitions: true, ..ArchiveOptions::default() };
     let mut told = Told { metrics: args.metrics.as_deref(), told: None, is_behind: false };
     let mut connection = access.map(|access| server::log_server(&access, &stop)).transpose()?;
     if let Some(Err(error @ ServerError::Privilege { .. })) = connection.as_deref_mut().map(LogServer::binlog) {

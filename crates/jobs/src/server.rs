@@ -98,14 +98,6 @@ pub trait LogServer: Send {
     /// [`ServerError`].
     fn flushed_lsn(&mut self) -> Result<Lsn, ServerError>;
 
-    /// The LSN that the next change will get, or an earlier one that is not before [`flushed_lsn`](Self::flushed_lsn).
-    ///
-    /// # Errors
-    /// [`ServerError`].
-    fn newest_lsn(&mut self) -> Result<Lsn, ServerError> {
-        self.flushed_lsn()
-    }
-
     /// The binary log position. `None` if the server writes no binary log, or this connection does not ask. May need a privilege.
     ///
     /// # Errors

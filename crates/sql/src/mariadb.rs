@@ -59,10 +59,6 @@ impl LogServer for MariaDb {
         self.connection.lsn("Innodb_lsn_flushed")
     }
 
-    fn newest_lsn(&mut self) -> Result<Lsn, ServerError> {
-        self.connection.lsn("Innodb_lsn_current")
-    }
-
     fn binlog(&mut self) -> Result<Option<BinlogPosition>, ServerError> {
         self.binlog_position()
     }

@@ -12,6 +12,12 @@ mod archive;
 #[cfg(feature = "sql")]
 mod archive_mysql;
 #[cfg(feature = "sql")]
+mod definitions;
+#[cfg(feature = "sql")]
+mod half_done;
+#[cfg(feature = "sql")]
+mod imports;
+#[cfg(feature = "sql")]
 mod moments;
 #[cfg(feature = "sql")]
 mod other_engines;

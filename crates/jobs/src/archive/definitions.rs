@@ -15,6 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, Metadata};
 use std::io::{self, ErrorKind, Read, Write};
+use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -32,6 +33,8 @@ const NOTES: &str = "definitions.jsonl";
 const CONTENTS: &str = "definitions";
 /// Endings of the files: tables and views, partitions, triggers and their names, a database's defaults.
 const ENDINGS: [&str; 5] = ["frm", "par", "TRG", "TRN", "opt"];
+/// The file system's own directory, which only root may read, and which is no database.
+const LOST: &str = "lost+found";
 /// The one file that is written in place.
 const DATABASE: &str = "db.opt";
 /// Definitions take a few kilobytes; a longer file is something else.
@@ -200,7 +203,9 @@ impl Definitions {
         for entry in fs::read_dir(&self.datadir)? {
             let entry = entry?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            if !name.starts_with('#')
+            // A dot in a database's name is encoded.
+            if !name.starts_with(['#', '.'])
+                && name != LOST
                 && !entry.file_type()?.is_file()
                 && fs::metadata(entry.path()).is_ok_and(|it| it.is_dir())
             {
@@ -375,13 +380,23 @@ impl History {
         self.versions.keys().map(String::as_str)
     }
 
-    /// A file that changed when the log was somewhere around this LSN, and where the log certainly was after that. Its content at the LSN may be
-    /// one that nobody saw.
-    pub fn unsure_at(&self, at: Lsn) -> Option<(&str, Lsn)> {
-        let unsure = |note: &&Note| note.after < at.0 && at.0 < note.before;
-        self.versions.iter().find_map(|(path, notes)| {
-            notes.iter().filter(unsure).map(|note| Lsn(note.before)).max().map(|before| (path.as_str(), before))
-        })
+    /// A file that changed when the log was somewhere around this LSN, and the nearest LSNs before and after it at which every file is certain. Its
+    /// content at the LSN may be one that nobody saw.
+    pub fn unsure_at(&self, at: Lsn) -> Option<(&str, Range<Lsn>)> {
+        let unsure = |at: u64| {
+            let notes = self.versions.iter().flat_map(|(path, notes)| notes.iter().map(move |note| (path, note)));
+            notes.filter(move |(_, note)| note.after < at && at < note.before)
+        };
+        let (path, _) = unsure(at.0).next()?;
+        // What is certain about one file may be uncertain about another.
+        let (mut before, mut after) = (at.0, at.0);
+        while let Some(lower) = unsure(before).map(|(_, note)| note.after).min() {
+            before = lower;
+        }
+        while let Some(higher) = unsure(after).map(|(_, note)| note.before).max() {
+            after = higher;
+        }
+        Some((path.as_str(), Lsn(before)..Lsn(after)))
     }
 
     /// Whether anything was seen of this file.
@@ -453,6 +468,10 @@ mod tests {
         fs::create_dir(&shop).expect("made");
         fs::write(shop.join("a.frm"), "one").expect("written");
         fs::write(shop.join("a.ibd"), "rows").expect("written");
+        for other in ["lost+found", ".home"] {
+            fs::create_dir(datadir.path().join(other)).expect("made");
+            fs::write(datadir.path().join(other).join("a.frm"), "no definition").expect("written");
+        }
         let open = || Definitions::open(archive.path(), datadir.path()).expect("opened");
         let mut looks = open();
         look(&mut looks, 100, 100);

@@ -27,8 +27,7 @@ pub struct ArchiveOptions {
     pub segment_size: u64,
     /// Once the log's last block has not changed for this long, the archive takes everything up to its end.
     pub settle: Duration,
-    /// Also keep the files of definitions beside MariaDB's log: a recovery beyond a change of definitions needs them. Not finished: moments close
-    /// to such a change are refused more often than they need be, so the command line does not ask for it yet.
+    /// Also keep the files of definitions beside MariaDB's log: a recovery beyond a change of definitions needs them.
     pub definitions: bool,
 }
 

@@ -13,16 +13,18 @@ use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-use format::Lsn;
 use format::keyring::KeyStore;
 use format::schema::frm::is_of_innodb;
+use format::{Lsn, SpaceId};
 
 use super::error::{RecoverError, Result, failed, refused};
+use super::head::Head;
 use super::plan::RecoverPlan;
 use super::{dictionary_pages, log::RedoLog};
 use crate::archive::{DefinitionFile, History};
 use crate::door;
-use crate::source::catalog::{FrmProblem, frm_problems, has_open_definitions};
+use crate::source::catalog::{FrmProblem, files_of_tables, frm_problems, has_open_definitions};
+use crate::source::files::AskPath;
 
 /// How a view begins.
 const VIEW: &[u8] = b"TYPE=VIEW";
@@ -43,15 +45,18 @@ pub(super) fn settle(
         return Ok(None);
     };
     let at = plan.wanted.end;
+    if at <= definitions.base_end() {
+        return Ok(Some(0));
+    }
     let mut copy = Copy { datadir, history, at, of_base: BTreeMap::new() };
-    let others = copy.of_other_engines()?;
-    if !stale && !others.is_empty() {
-        let more = others.len().saturating_sub(NAMED_MAX);
-        let named = others.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
-        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    if !stale {
+        refuse_other_engines(&copy)?;
+    }
+    if let Some((path, certain)) = history.unsure_at(at) {
+        let (before, after) = (certain.start.max(definitions.base_end()), certain.end);
         return refused(format!(
-            "after the backup, tables whose engines have no redo were created, altered or dropped: {named}{more}. --stale-tables restores this moment \
-             with those tables as they were in the backup; without --redo the moment of the backup is restored; or take a newer backup"
+            "{path}: it changed at about LSN {at}, and the archiver cannot tell whether before or after: recover to LSN {after} or later, or to LSN \
+             {before} at most (--until {before})"
         ));
     }
     let mut ranks: BTreeMap<String, usize> = BTreeMap::new();
@@ -62,12 +67,6 @@ pub(super) fn settle(
     // The first change of a definition after the base copy. Without any, what does not fit did not fit in the base copy either.
     let first = [definitions.first_file(), dictionary_pages::first(datadir, plan)?].into_iter().flatten().min();
     let Some(first) = first else { return Ok(Some(copy.changed()?)) };
-    if let Some((path, after)) = history.unsure_at(at) {
-        return refused(format!(
-            "{path}: it changed at about LSN {at}, and the archiver cannot tell whether before or after: recover to LSN {after} or later, or to LSN \
-             {first} at most (--until {first}), before definitions changed"
-        ));
-    }
     let unread =
         |why: String| RecoverError::Refused(format!("{}: the dictionary cannot be read: {why}", datadir.display()));
     // What it changed so far would be rolled back, and no version of the file is like that.
@@ -77,6 +76,7 @@ pub(super) fn settle(
              before definitions changed"
         ));
     }
+    refuse_imported(datadir, keys, first)?;
     loop {
         let problems = frm_problems(datadir, keys).map_err(unread)?;
         let mut is_changed = false;
@@ -102,6 +102,37 @@ pub(super) fn settle(
     }
 }
 
+fn refuse_other_engines(copy: &Copy<'_>) -> Result<()> {
+    let others = copy.of_other_engines()?;
+    if others.is_empty() {
+        return Ok(());
+    }
+    let more = others.len().saturating_sub(NAMED_MAX);
+    let named = others.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    refused(format!(
+        "after the backup, tables whose engines have no redo were created, altered or dropped: {named}{more}. --stale-tables restores this moment \
+         with those tables as they were in the backup; without --redo the moment of the backup is restored; or take a newer backup"
+    ))
+}
+
+/// The redo has no page of a table that was imported. `first`: where definitions first changed.
+fn refuse_imported(datadir: &Path, keys: &KeyStore, first: Lsn) -> Result<()> {
+    let unread =
+        |why: String| RecoverError::Refused(format!("{}: the dictionary cannot be read: {why}", datadir.display()));
+    for (space, name, file) in files_of_tables(datadir, keys).map_err(unread)? {
+        let is_its_file = |head: Head| head.format.space() == SpaceId(space);
+        if !file.is_there() || !Head::read(&file)?.is_some_and(is_its_file) {
+            return refused(format!(
+                "{name}: the dictionary has the table, and neither the base copy nor the log has its file: it was discarded and imported, which \
+                 MariaDB's redo log does not cover, or its file was lost: recover to LSN {first} at most (--until {first}), before definitions \
+                 changed, or take a base copy from after it"
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// A recovered copy that gets definitions.
 struct Copy<'c> {
     datadir: &'c Path,
@@ -125,7 +156,8 @@ impl Copy<'_> {
                 continue;
             }
             let is_other = match self.version(path, 0)? {
-                Some(DefinitionFile::Is(bytes)) => !is_carried(&bytes),
+                // Made shortly before the base copy, it is in it.
+                Some(DefinitionFile::Is(bytes)) => !is_carried(&bytes) && self.now(path)? != Some(bytes),
                 Some(DefinitionFile::Gone) => self.now(path)?.is_some_and(|bytes| !is_carried(&bytes)),
                 Some(DefinitionFile::OfBase) | None => false,
             };

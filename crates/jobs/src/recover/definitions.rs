@@ -43,6 +43,11 @@ impl Definitions {
         self.first_file
     }
 
+    /// The end of the base copy. Its files are those of that moment, whatever the archiver has seen.
+    pub const fn base_end(&self) -> Lsn {
+        self.after
+    }
+
     /// Whether the base copy is from before `until`: then its files contain nothing later than that.
     pub fn is_base_before(&self, until: Lsn) -> bool {
         self.after <= until

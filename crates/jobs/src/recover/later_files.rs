@@ -14,9 +14,11 @@ use format::{Lsn, SpaceId};
 use redo::record::{FileRecord, Subject};
 
 use super::error::{Result, refused};
+use super::head::Head;
 use super::log::{Scanned, file_record};
 use super::outside::Outside;
-use crate::source::catalog::tablespaces_of;
+use super::walk::walk;
+use crate::source::catalog::{has_open_steps, tablespaces_of};
 use crate::unlogged::UnloggedPages;
 
 /// The file operations of a log from an LSN on.
@@ -133,20 +135,41 @@ impl LaterFiles {
         ))
     }
 
-    /// Fails if the dictionary still has a tablespace that is gone. MySQL drops the hidden tables of a full-text index before the statement
-    /// that drops the index is committed: at a moment in between, the table has an index without files, and a server that reads it aborts.
-    pub fn refuse_half_dropped(&self, datadir: &Path, keys: &KeyStore) -> Result<()> {
-        if self.dropped.is_empty() {
-            return Ok(());
-        }
+    /// Fails if the dictionary has a tablespace without a file, or would have one after the server's start: MySQL may drop the hidden tables of a
+    /// full-text index before the statement is committed, and a server that then reads the index aborts. And the file of a table that is imported
+    /// is in no log.
+    pub fn refuse_without_files(&self, datadir: &Path, keys: &KeyStore) -> Result<()> {
         let known = tablespaces_of(datadir, keys)
             .or_else(|why| refused(format!("{}: the dictionary cannot be read: {why}", datadir.display())))?;
-        let half = self.dropped.iter().filter_map(|(space, lsn)| Some((lsn, known.get(&space.0)?)));
-        let Some((lsn, name)) = half.min() else { return Ok(()) };
-        refused(format!(
-            "{name}: the file was dropped at LSN {lsn}, by a statement that had not ended at the moment that was asked for: recover to LSN {lsn} at \
-             most (--until {lsn}), or to a moment after the statement"
-        ))
+        let half = self.dropped.iter().filter_map(|(space, lsn)| Some((lsn, &known.get(&space.0)?.0)));
+        if let Some((lsn, name)) = half.min() {
+            return refused(format!(
+                "{name}: the file was dropped at LSN {lsn}, and the dictionary has the table: either the statement had not ended at the moment that \
+                 was asked for, or the table was imported, which MySQL's redo log does not cover: recover to LSN {lsn} at most (--until {lsn}), or \
+                 to a moment after the statement, or take a base copy from after the import"
+            ));
+        }
+        let unread = |why: String| refused(format!("{}: the dictionary cannot be read: {why}", datadir.display()));
+        if has_open_steps(datadir, keys).or_else(unread)? {
+            return refused(format!(
+                "a statement that drops a table or an index had not ended at the moment that was asked for, and a server that starts there removes \
+                 the files and pages although it rolls the statement back: recover to a moment before or after that statement, such as LSN {} \
+                 (--until {}), where the base copy ends",
+                self.after, self.after
+            ));
+        }
+        // Before the end of the base copy it was discarded, or it is lost on the server.
+        // A rename may be half done.
+        let is_lost = |space: &u32| named_in(datadir, SpaceId(*space)).is_none();
+        match known.iter().find(|(space, (_, is_there))| !is_there && is_lost(space)) {
+            Some((_, (name, _))) => refused(format!(
+                "{name}: the dictionary has the table, and neither the base copy nor the log has its file: it was imported, which MySQL's redo log \
+                 does not cover, or its file was lost: recover to LSN {} at most (--until {}), where the base copy ends, or take a base copy from \
+                 after the import",
+                self.after, self.after
+            )),
+            None => Ok(()),
+        }
     }
 
     fn refuse_import<T>(&self, space: SpaceId, lsn: Lsn) -> Result<T> {
@@ -158,4 +181,17 @@ impl LaterFiles {
             self.after
         ))
     }
+}
+
+/// The name of a tablespace's file in a datadir of MySQL.
+pub(super) fn named_in(datadir: &Path, space: SpaceId) -> Option<String> {
+    let mut name = None;
+    let found = walk(datadir, &mut |path, metadata| {
+        let is_table = name.is_none() && metadata.is_file() && path.extension().is_some_and(|ending| ending == "ibd");
+        if is_table && Head::read(&datadir.join(path))?.is_some_and(|head| head.format.space() == space) {
+            name = Some(path.display().to_string());
+        }
+        Ok(())
+    });
+    found.ok().and(name)
 }

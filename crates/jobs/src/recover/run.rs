@@ -81,7 +81,7 @@ impl Run<'_> {
         }
         let counts = work.finish()?;
         dictionary_pages::check(datadir, &plan)?;
-        plan.wanted.later.as_ref().map_or(Ok(()), |later| later.refuse_half_dropped(datadir, keys))?;
+        plan.wanted.later.as_ref().map_or(Ok(()), |later| later.refuse_without_files(datadir, keys))?;
         let definitions = definition_files::settle(datadir, log, &plan, (keys, options.stale_tables))?;
         if !is_copy {
             files.sync()?;

@@ -84,8 +84,9 @@ fn is_of_definitions(statement: &str) -> bool {
     const OBJECTS: [&str; 8] = ["TABLE", "TABLES", "INDEX", "VIEW", "TRIGGER", "DATABASE", "SCHEMA", "SEQUENCE"];
     let mut words = statement.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty());
     let mut words = words.by_ref().map(str::to_ascii_uppercase);
-    words.next().is_some_and(|first| FIRST.contains(&first.as_str()))
-        && words.take(12).any(|word| OBJECTS.contains(&word.as_str()))
+    let Some(first) = words.next().filter(|first| FIRST.contains(&first.as_str())) else { return false };
+    // TRUNCATE may do without the word TABLE.
+    first == "TRUNCATE" || words.take(12).any(|word| OBJECTS.contains(&word.as_str()))
 }
 
 /// Where the log of a base copy ends that innokit did not take.

@@ -13,8 +13,7 @@ use redo::record::{Effect, FileRecord, Grammar, Mtr, RedoRecord, Subject};
 use super::definitions::Definitions;
 use super::error::{Result, damaged, refused};
 use super::fresh::FreshPages;
-use super::head::Head;
-use super::later_files::LaterFiles;
+use super::later_files::{LaterFiles, named_in};
 use super::load::Load;
 use super::log::{RedoLog, Scan, Scanned, TableStates, Vendor, file_record};
 use super::needs::needed_for;
@@ -22,7 +21,6 @@ use super::outside::Outside;
 use super::prefetch::Prefetcher;
 use super::rest::Rest;
 use super::voids::Voids;
-use super::walk::walk;
 use crate::redo_batch::RedoBatch;
 use crate::source::redo_log::Truncation;
 
@@ -553,19 +551,6 @@ fn too_little(memory: usize, used: u64, read: u64, log_len: u64) -> String {
         needed >> 20,
         needed >> 20
     )
-}
-
-/// The name of a tablespace's file in a datadir of MySQL.
-fn named_in(datadir: &Path, space: SpaceId) -> Option<String> {
-    let mut name = None;
-    let found = walk(datadir, &mut |path, metadata| {
-        let is_table = name.is_none() && metadata.is_file() && path.extension().is_some_and(|ending| ending == "ibd");
-        if is_table && Head::read(&datadir.join(path))?.is_some_and(|head| head.format.space() == space) {
-            name = Some(path.display().to_string());
-        }
-        Ok(())
-    });
-    found.ok().and(name)
 }
 
 #[cfg(test)]

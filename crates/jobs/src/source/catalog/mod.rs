@@ -234,20 +234,49 @@ impl Says {
     }
 }
 
-/// The tablespaces of tables in the dictionary of the datadir `root`, by id, with their names. Not those that are discarded.
+/// The tablespaces of tables in MySQL's dictionary in the datadir `root`, by id, with their names, and whether there is a file in any place where
+/// it may be. Not those that are discarded, nor those of statements that have not ended.
 ///
 /// # Errors
 /// Why the dictionary cannot be read, as a clause.
-pub(crate) fn tablespaces_of(root: &Path, keys: &KeyStore) -> Result<BTreeMap<u32, String>, String> {
+pub(crate) fn tablespaces_of(root: &Path, keys: &KeyStore) -> Result<BTreeMap<u32, (String, bool)>, String> {
     let names = BTreeSet::from([root.join("mysql.ibd")]);
     match Says::read(root, &names, keys, None) {
         Says::All(dictionary) => {
-            let is_used = |entry: &Entry| matches!(entry.holds, Holds::Table | Holds::Several) && !entry.is_discarded;
-            Ok(dictionary.entries.into_iter().filter(is_used).map(|entry| (entry.space, entry.name)).collect())
+            let is_table = |entry: &Entry| matches!(entry.holds, Holds::Table | Holds::Several);
+            let is_used = |entry: &Entry| is_table(entry) && !entry.is_discarded && !entry.is_intermediate;
+            let known = |entry: Entry| (entry.space, (entry.name.clone(), entry.paths().any(files::exists)));
+            Ok(dictionary.entries.into_iter().filter(is_used).map(known).collect())
         }
         Says::Unread(_, why) => Err(why),
         Says::Folder | Says::Lost(..) => Err("it is missing".to_owned()),
     }
+}
+
+/// Whether a transaction is open in the datadir `root` that has written steps into MySQL's DDL log: statements that drop do that. The server
+/// carries the steps out when it starts, and then rolls the transaction back: it has a table without its file, or an index without its pages.
+///
+/// # Errors
+/// Why the dictionary cannot be read, as a clause.
+pub(crate) fn has_open_steps(root: &Path, keys: &KeyStore) -> Result<bool, String> {
+    let open = transactions::numbers_in(root, keys).unwrap_or_else(|| Ok(BTreeSet::new()))?;
+    let dictionary = mysql::read(&open_dictionary(&[root.join("mysql.ibd")], keys, None)?, root)?;
+    Ok(dictionary.ddl_steps.iter().any(|step| !step.is_deleted && open.contains(&step.transaction)))
+}
+
+/// The tables and partitions in MariaDB's dictionary in the datadir `root` that have files of their own: space id, name, file. Not those that
+/// are discarded, nor those of statements that a crash interrupted.
+///
+/// # Errors
+/// Why the dictionary cannot be read, as a clause.
+pub(crate) fn files_of_tables(root: &Path, keys: &KeyStore) -> Result<Vec<(u32, String, PathBuf)>, String> {
+    let dictionary = old::read(&open_dictionary(&system::files_of(root), keys, None)?, root)?;
+    let of_table = |entry: Entry| {
+        let has_file = entry.holds == Holds::Table && !entry.is_discarded && !entry.is_intermediate;
+        let file = entry.files.into_iter().next().filter(|_| has_file)?;
+        Some((entry.space, entry.name, file))
+    };
+    Ok(dictionary.entries.into_iter().filter_map(of_table).collect())
 }
 
 /// A table of which InnoDB's dictionary and the `.frm` file, or the `.par` file, disagree.
