@@ -1,5 +1,8 @@
 //! DECIMAL: nine digits in four bytes, sign in the top bit.
 
+use std::cmp::Ordering;
+
+use super::Encoded;
 use super::digits::{GROUP, GROUP_END, write_padded, write_point};
 use super::error::ValueError;
 use crate::schema::types::decimal_bytes;
@@ -186,6 +189,57 @@ pub fn unscaled(stored: &[u8], precision: u8, scale: u8) -> Result<Option<i128>,
     }
     let number = digits.get().iter().fold(0_i128, |number, digit| number * 10 + i128::from(digit - b'0'));
     Ok(Some(if negative { -number } else { number }))
+}
+
+/// The stored form of digits such as `-12.50`, as near as the column can hold it; `None` if the text has another form.
+#[must_use]
+pub(super) fn encode(text: &str, precision: u8, scale: u8) -> Option<Encoded> {
+    let (negative, text) = match text.as_bytes() {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        all => (false, all),
+    };
+    let point = text.iter().position(|byte| *byte == b'.').unwrap_or(text.len());
+    let (whole, fraction) = (text.get(..point)?, text.get(point + 1..).unwrap_or(&[]));
+    let is_number = whole.len() + fraction.len() > 0 && whole.iter().chain(fraction).all(u8::is_ascii_digit);
+    let (room, scale) = (usize::from(precision.checked_sub(scale)?), usize::from(scale));
+    let whole: Vec<u8> = whole.iter().copied().skip_while(|digit| *digit == b'0').collect();
+    let is_too_large = whole.len() > room;
+    let is_cut = is_too_large || fraction.iter().skip(scale).any(|digit| *digit != b'0');
+    let mut digits = vec![b'0'; room.saturating_sub(whole.len())];
+    digits.extend(whole.iter().chain(fraction.iter().take(scale)));
+    digits.resize(room + scale, b'0');
+    if is_too_large {
+        digits = vec![b'9'; room + scale];
+    }
+    let beyond = match (is_cut, negative) {
+        (false, _) => Ordering::Equal,
+        (true, false) => Ordering::Greater,
+        (true, true) => Ordering::Less,
+    };
+    // There is no negative zero.
+    let negative = negative && digits.iter().any(|digit| *digit != b'0');
+    is_number.then(|| Encoded { stored: packed(&digits, room, negative), beyond })
+}
+
+/// Digits in groups of nine, `room` of them before the point.
+fn packed(digits: &[u8], room: usize, negative: bool) -> Vec<u8> {
+    let (whole, fraction) = digits.split_at(room.min(digits.len()));
+    let (lead, nines) = whole.split_at(whole.len() % 9);
+    let groups = [lead].into_iter().chain(nines.chunks(9)).chain(fraction.chunks(9));
+    let mut stored = Vec::new();
+    for group in groups {
+        let number = group.iter().fold(0_u32, |number, digit| number * 10 + u32::from(digit - b'0'));
+        let bytes = LEFTOVER_BYTES.get(group.len()).copied().unwrap_or(4);
+        stored.extend_from_slice(number.to_be_bytes().get(4 - bytes..).unwrap_or(&[]));
+    }
+    if let Some(first) = stored.first_mut() {
+        *first ^= 0x80;
+    }
+    if negative {
+        stored.iter_mut().for_each(|byte| *byte ^= 0xFF);
+    }
+    stored
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-use super::temporal::Digits;
-use super::{ValueKind, ValueType};
+use super::temporal::{Date, Digits};
+use super::{ValueKind, ValueType, decimal};
 use crate::charset::Charset;
 
 /// A value as near as the type can store it.
@@ -28,9 +28,31 @@ impl ValueType {
     pub fn encode(&self, text: &str) -> Option<Encoded> {
         match self.kind {
             ValueKind::Int { bytes, unsigned } => integer(text, bytes, unsigned),
-            ValueKind::DateTime(digits) => moment(text, digits),
+            ValueKind::DateTime(digits) => Some(moment(text)?.stored(digits)),
+            ValueKind::Timestamp(digits) => timestamp(text, digits),
+            ValueKind::OldTimestamp => timestamp(text, Digits::NONE),
+            ValueKind::Decimal { precision, scale } => decimal::encode(text, precision, scale),
             _ => self.encode_exactly(text).map(Encoded::exact),
         }
+    }
+
+    /// Whether [`ValueType::encode`] knows the type.
+    #[must_use]
+    pub const fn has_ranges(&self) -> bool {
+        matches!(
+            self.kind,
+            ValueKind::Int { .. }
+                | ValueKind::DateTime(_)
+                | ValueKind::Timestamp(_)
+                | ValueKind::OldTimestamp
+                | ValueKind::Decimal { .. }
+                | ValueKind::Year
+                | ValueKind::Date
+                | ValueKind::Binary { .. }
+                | ValueKind::Bytes
+                | ValueKind::Char { .. }
+                | ValueKind::Text
+        )
     }
 
     fn encode_exactly(&self, text: &str) -> Option<Vec<u8>> {
@@ -98,10 +120,39 @@ fn date(text: &str) -> Option<i64> {
     is_date.then_some(year << 9 | month << 5 | day)
 }
 
-fn moment(text: &str, digits: Digits) -> Option<Encoded> {
+/// A date and a time of day.
+struct Moment {
+    year: i64,
+    month: i64,
+    day: i64,
+    hour: i64,
+    minute: i64,
+    second: i64,
+    micros: u64,
+    /// Whether there are digits below the microsecond.
+    is_cut: bool,
+}
+
+impl Moment {
+    fn stored(&self, digits: Digits) -> Encoded {
+        let number =
+            (self.year * 13 + self.month) << 22 | self.day << 17 | self.hour << 12 | self.minute << 6 | self.second;
+        self.with_fraction(flipped(number, 5), digits)
+    }
+
+    /// Appends the fraction of a second, as far as `digits` hold it.
+    fn with_fraction(&self, mut stored: Vec<u8>, digits: Digits) -> Encoded {
+        let unit = u64::from(digits.stored_micros());
+        let fraction = (self.micros / unit).to_be_bytes();
+        stored.extend_from_slice(fraction.get(8 - digits.bytes()..).unwrap_or(&[]));
+        let is_cut = self.is_cut || !self.micros.is_multiple_of(unit);
+        Encoded { stored, beyond: if is_cut { Ordering::Greater } else { Ordering::Equal } }
+    }
+}
+
+fn moment(text: &str) -> Option<Moment> {
     let (day, time) = text.split_once([' ', 'T']).unwrap_or((text, "0:0:0"));
     let day = date(day)?;
-    let (year, month, day) = (day >> 9, day >> 5 & 15, day & 31);
     let (clock, fraction) = time.split_once('.').unwrap_or((time, ""));
     let mut parts = clock.splitn(3, ':').map(str::parse::<i64>);
     let (hour, minute) = (parts.next()?.ok()?, parts.next()?.ok()?);
@@ -109,16 +160,50 @@ fn moment(text: &str, digits: Digits) -> Option<Encoded> {
     if !(0..24).contains(&hour) || !(0..60).contains(&minute) || !(0..60).contains(&second) {
         return None;
     }
-    let number = (year * 13 + month) << 22 | day << 17 | hour << 12 | minute << 6 | second;
-    let mut stored = flipped(number, 5);
     if !fraction.bytes().all(|digit| digit.is_ascii_digit()) {
         return None;
     }
-    let micros: u64 = format!("{fraction:0<6.6}").parse().ok()?;
-    let unit = u64::from(digits.stored_micros());
-    stored.extend_from_slice((micros / unit).to_be_bytes().get(8 - digits.bytes()..)?);
-    let is_cut = !micros.is_multiple_of(unit) || fraction.bytes().skip(6).any(|digit| digit != b'0');
-    Some(Encoded { stored, beyond: if is_cut { Ordering::Greater } else { Ordering::Equal } })
+    let micros = format!("{fraction:0<6.6}").parse().ok()?;
+    let is_cut = fraction.bytes().skip(6).any(|digit| digit != b'0');
+    Some(Moment { year: day >> 9, month: day >> 5 & 15, day: day & 31, hour, minute, second, micros, is_cut })
+}
+
+/// In UTC, as export writes it, unless the text ends with an offset: `2024-03-31 02:30:00+02:00`.
+fn timestamp(text: &str, digits: Digits) -> Option<Encoded> {
+    let (text, east) = without_offset(text)?;
+    let moment = moment(text)?;
+    let clock = moment.hour * 3600 + moment.minute * 60 + moment.second;
+    // The server stores zeros for the zero timestamp, before all others.
+    if (moment.year, moment.month, moment.day, clock, moment.micros) == (0, 0, 0, 0, 0) {
+        return Some(moment.with_fraction(vec![0; 4], digits));
+    }
+    let day = Date { year: moment.year as u16, month: moment.month as u8, day: moment.day as u8 };
+    let seconds = i64::from(day.days()?) * 86_400 + clock - east;
+    match u32::try_from(seconds) {
+        Ok(seconds) => Some(moment.with_fraction(seconds.to_be_bytes().to_vec(), digits)),
+        Err(_) => {
+            let (end, beyond) = if seconds < 0 { (0, Ordering::Less) } else { (0xFF, Ordering::Greater) };
+            let stored = vec![end; 4 + digits.bytes()];
+            Some(Encoded { stored, beyond })
+        }
+    }
+}
+
+/// The text before `Z`, `+hh:mm` or `-hh:mm`, and how many seconds that is east of UTC.
+fn without_offset(text: &str) -> Option<(&str, i64)> {
+    if let Some(text) = text.strip_suffix('Z') {
+        return Some((text, 0));
+    }
+    let Some((rest, offset)) = text.split_at_checked(text.len().saturating_sub(6)) else { return Some((text, 0)) };
+    let (sign, clock) = match offset.split_at_checked(1) {
+        Some(("+", clock)) => (1, clock),
+        // A date ends with such characters too, but not after a time of day.
+        Some(("-", clock)) if rest.contains(':') => (-1, clock),
+        _ => return Some((text, 0)),
+    };
+    let (hours, minutes) = clock.split_once(':')?;
+    let (hours, minutes): (i64, i64) = (hours.parse().ok()?, minutes.parse().ok()?);
+    ((0..=15).contains(&hours) && (0..60).contains(&minutes)).then_some((rest, sign * (hours * 3600 + minutes * 60)))
 }
 
 #[cfg(test)]
@@ -134,6 +219,14 @@ mod tests {
             (ValueKind::DateTime(Digits::NONE), 5, "1999-12-31 23:59:59"),
             (ValueKind::DateTime(Digits::new(3).expect("three")), 7, "2020-02-29 12:34:56.789"),
             (ValueKind::Year, 1, "2155"),
+            (ValueKind::Timestamp(Digits::NONE), 4, "2024-02-29 23:59:59"),
+            (ValueKind::Timestamp(Digits::new(3).expect("three")), 6, "2020-02-29 12:34:56.789"),
+            (ValueKind::OldTimestamp, 4, "1970-01-01 00:00:01"),
+            (ValueKind::Timestamp(Digits::NONE), 4, "0000-00-00 00:00:00"),
+            (ValueKind::Decimal { precision: 10, scale: 2 }, 5, "-12345678.90"),
+            (ValueKind::Decimal { precision: 10, scale: 2 }, 5, "0.00"),
+            (ValueKind::Decimal { precision: 3, scale: 3 }, 2, "-0.125"),
+            (ValueKind::Decimal { precision: 40, scale: 20 }, 18, "98765432109876543210.01234567890123456789"),
         ];
         for (kind, bytes, text) in types {
             let value = ValueType::new(kind, Charset::Binary, Some(bytes));
@@ -159,5 +252,46 @@ mod tests {
         assert_eq!(moment(0, "2020-02-29 12:34:56.000000"), Some(Ordering::Equal));
         assert_eq!(moment(6, "2020-02-29 12:34:56.1234567"), Some(Ordering::Greater));
         assert_eq!(moment(6, "2020-02-29 12:34:56.1234567x"), None);
+    }
+
+    #[test]
+    fn a_timestamp_is_in_utc_unless_it_says_otherwise() {
+        let timestamp = ValueType::new(ValueKind::Timestamp(Digits::NONE), Charset::Binary, None);
+        let seconds = |text: &str| {
+            let encoded = timestamp.encode(text)?;
+            Some((u32::from_be_bytes(encoded.stored.try_into().ok()?), encoded.beyond))
+        };
+        let exactly = |seconds| Some((seconds, Ordering::Equal));
+        assert_eq!(seconds("2024-03-31 01:30:00"), exactly(1_711_848_600));
+        for text in ["2024-03-31T01:30:00Z", "2024-03-31 03:30:00+02:00", "2024-03-30 20:30:00-05:00"] {
+            assert_eq!(seconds(text), exactly(1_711_848_600), "{text}");
+        }
+        assert_eq!(seconds("2024-03-31"), exactly(1_711_843_200));
+        assert_eq!(seconds("1969-12-31 00:00:00"), Some((0, Ordering::Less)));
+        assert_eq!(seconds("2200-01-01 00:00:00"), Some((u32::MAX, Ordering::Greater)));
+        assert_eq!((seconds("2024-02-31"), seconds("2024-03-31 01:30:00+99:00")), (None, None));
+    }
+
+    #[test]
+    fn a_decimal_lies_beyond_what_its_column_holds() {
+        let decimal = ValueType::new(ValueKind::Decimal { precision: 5, scale: 2 }, Charset::Binary, None);
+        let shown = |text: &str| {
+            let Encoded { stored, beyond } = decimal.encode(text)?;
+            let mut out = Vec::new();
+            decimal.write_text(&stored, &mut out).ok()?;
+            Some((String::from_utf8(out).expect("digits"), beyond))
+        };
+        let is = |text: &str, beyond| Some((text.to_owned(), beyond));
+        assert_eq!(shown("12.5"), is("12.50", Ordering::Equal));
+        assert_eq!(shown("+0012"), is("12.00", Ordering::Equal));
+        assert_eq!(shown(".5"), is("0.50", Ordering::Equal));
+        assert_eq!(shown("-0"), is("0.00", Ordering::Equal));
+        assert_eq!(shown("1.239"), is("1.23", Ordering::Greater));
+        assert_eq!(shown("-1.239"), is("-1.23", Ordering::Less));
+        assert_eq!(shown("-0.001"), is("0.00", Ordering::Less));
+        assert_eq!(shown("1.230"), is("1.23", Ordering::Equal));
+        assert_eq!(shown("1000"), is("999.99", Ordering::Greater));
+        assert_eq!(shown("-123456789012345678901234567890"), is("-999.99", Ordering::Less));
+        assert_eq!(["", "-", ".", "1e5", "1.2.3", "x"].map(|text| shown(text).is_some()), [false; 6]);
     }
 }

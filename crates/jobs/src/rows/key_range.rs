@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use format::page::index::IndexPage;
 use format::record::{Record, RecordFields};
+use format::schema::show_create::type_name;
 use format::schema::{FieldSource, IndexDef, KeyOrder, TableDef};
 use format::value::{Encoded, ValueType};
 use serde::{Deserialize, Serialize};
@@ -61,6 +62,10 @@ impl KeyRange {
             ));
         }
         let value = ValueType::of(column);
+        if !value.has_ranges() {
+            let of_type = type_name(table.family, column);
+            return Err(format!("key column {} is of type {of_type}, of which there are no ranges", column.name));
+        }
         let bound = |text: &Option<String>| {
             let Some(text) = text else { return Ok(None) };
             value.encode(text).map(Some).ok_or_else(|| format!("`{text}` is not a value of key column {}", column.name))
