@@ -24,14 +24,16 @@ pub(crate) enum Pushed {
 }
 
 /// What the Arrow types cannot represent.
-pub(crate) const CHANGES: [&str; 3] = [
+pub(crate) const CHANGES: [&str; 4] = [
     "impossible dates or times (zero, or 31 February) became NULL",
     "geometries lost their spatial reference system, which well-known binary cannot store",
     "texts are not valid in their character set: U+FFFD replaces the invalid bytes",
+    "values (an ENUM's number 0, a SET that begins with the member '') look like others of the column",
 ];
 const NO_DATE: Pushed = Pushed::Changed(0);
 const SRID_LOST: Pushed = Pushed::Changed(1);
 const NOT_UTF8: Pushed = Pushed::Changed(2);
+const EMPTY: Pushed = Pushed::Changed(3);
 
 /// Strings or lists, one after another.
 #[derive(Debug)]
@@ -153,6 +155,8 @@ pub(crate) struct ColumnBuilder {
     value: ValueType,
     /// The spatial reference system in the column's declaration.
     srid: u32,
+    /// See [`ValueType::empty_member`].
+    empty_member: Option<usize>,
     nulls: NullBufferBuilder,
     values: Values,
 }
@@ -160,7 +164,8 @@ pub(crate) struct ColumnBuilder {
 impl ColumnBuilder {
     pub(crate) fn new(field: Arc<Field>, value: ValueType, srid: Option<u32>) -> Self {
         let values = Values::of(&field, &value);
-        Self { field, value, srid: srid.unwrap_or(0), nulls: NullBufferBuilder::new(0), values }
+        let empty_member = value.empty_member();
+        Self { field, value, srid: srid.unwrap_or(0), empty_member, nulls: NullBufferBuilder::new(0), values }
     }
 
     /// Appends a NULL.
@@ -187,7 +192,8 @@ impl ColumnBuilder {
             }
             Ok(pushed) => {
                 self.nulls.append_non_null();
-                Ok(pushed)
+                let is_empty = self.empty_member.and_then(|member| self.value.number_of_empty(member, stored));
+                Ok(if is_empty.is_some() { EMPTY } else { pushed })
             }
             Err(why) => {
                 // Remove the part that was written.

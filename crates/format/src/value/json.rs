@@ -35,6 +35,12 @@ const BASE64_LINE: usize = 76;
 /// The error for a document that is damaged or ends too early.
 const BROKEN: ValueError = ValueError::Json;
 
+/// Whether a document is JSON's null, which is not NULL.
+#[must_use]
+pub const fn is_null(document: &[u8]) -> bool {
+    matches!(document, [] | [LITERAL, 0, ..])
+}
+
 /// Appends a document's text.
 ///
 /// # Errors

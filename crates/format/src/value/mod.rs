@@ -147,6 +147,25 @@ impl ValueType {
         number.and_then(|at| self.members().get(at)).map_or("", String::as_str)
     }
 
+    /// The number of the member `''` of an ENUM or SET, from 1.
+    #[must_use]
+    pub fn empty_member(&self) -> Option<usize> {
+        self.members().iter().position(String::is_empty).map(|at| at + 1)
+    }
+
+    /// The number of a stored value whose text is that of another value, if the type has such an [`ValueType::empty_member`]: 0 of an ENUM,
+    /// which the server stores for what is no member, and a SET whose first member is `''`. Statements can name it by its number only.
+    #[must_use]
+    pub fn number_of_empty(&self, empty_member: usize, stored: &[u8]) -> Option<u64> {
+        let number = unsigned(stored);
+        let is_taken_for_another = match self.kind {
+            ValueKind::Enum(_) => number == 0,
+            ValueKind::Set(_) => number != 0 && number.trailing_zeros() as usize + 1 == empty_member,
+            _ => false,
+        };
+        is_taken_for_another.then_some(number)
+    }
+
     /// The names of the members of an ENUM or SET, in UTF-8.
     #[must_use]
     pub fn members(&self) -> &[String] {

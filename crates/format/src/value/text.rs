@@ -73,9 +73,10 @@ impl ValueType {
     }
 
     fn write_set(&self, bits: u64, out: &mut Vec<u8>) {
-        let members = self.members().iter().enumerate().filter(|(number, _)| bits >> number & 1 == 1);
-        for (place, (_, name)) in members.enumerate() {
-            if place > 0 {
+        let start = out.len();
+        for (_, name) in self.members().iter().enumerate().filter(|(number, _)| bits >> number & 1 == 1) {
+            // The servers too write no comma after a first member that is empty.
+            if out.len() > start {
                 out.push(b',');
             }
             out.extend_from_slice(name.as_bytes());

@@ -6,6 +6,7 @@
 
 pub mod format;
 mod jsonl;
+mod lookalikes;
 mod ordered;
 mod row_text;
 mod separated;

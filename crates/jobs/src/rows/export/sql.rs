@@ -11,11 +11,17 @@ use crate::rows::plan::RowPlan;
 /// A statement is ended once it is longer than this: well below the servers' `max_allowed_packet`.
 const STATEMENT_MAX: usize = 512 << 10;
 
+struct Column {
+    value: ValueType,
+    /// See [`ValueType::empty_member`].
+    empty_member: Option<usize>,
+}
+
 /// Writes rows as INSERT statements.
 pub(super) struct Inserts {
     /// `INSERT INTO … VALUES`.
     head: Vec<u8>,
-    columns: Vec<Option<ValueType>>,
+    columns: Vec<Option<Column>>,
     states: bool,
     /// Where the current statement starts in the output.
     open: Option<usize>,
@@ -54,7 +60,7 @@ impl Inserts {
                 head.push(b',');
             }
             write_name(&column.name, &mut head);
-            columns.push(Some(column.value.clone()));
+            columns.push(Some(Column { value: column.value.clone(), empty_member: column.value.empty_member() }));
         }
         head.extend_from_slice(b") VALUES\n");
         Self { head, columns, states, open: None }
@@ -78,11 +84,15 @@ fn quote(text: &[u8], out: &mut Vec<u8>) {
 }
 
 fn write_literal(
-    value: &ValueType,
+    Column { value, empty_member }: &Column,
     stored: &[u8],
     text: &mut Vec<u8>,
     out: &mut Vec<u8>,
 ) -> Result<(), format::value::ValueError> {
+    if let Some(number) = empty_member.and_then(|member| value.number_of_empty(member, stored)) {
+        format::value::write_uint(number, out);
+        return Ok(());
+    }
     match &value.kind {
         // The six digits that a server displays would not restore the same FLOAT.
         ValueKind::Float { .. } => {
@@ -131,13 +141,13 @@ impl RowText for Inserts {
         let columns = &self.columns;
         let (mut first, mut text) = (true, Vec::new());
         let written = whole(row, columns.len(), out, |number, stored, out| {
-            let Some(Some(value)) = columns.get(number) else { return Ok(()) };
+            let Some(Some(column)) = columns.get(number) else { return Ok(()) };
             if !std::mem::take(&mut first) {
                 out.push(b',');
             }
             match stored {
                 None => out.extend_from_slice(b"NULL"),
-                Some(stored) => write_literal(value, stored, &mut text, out)?,
+                Some(stored) => write_literal(column, stored, &mut text, out)?,
             }
             Ok(())
         });

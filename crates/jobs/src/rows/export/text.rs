@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::format::{Change, Encoder, Format, Head, Output, Refused};
+use super::lookalikes::Lookalikes;
 use super::row_text::RowText;
 use super::separated::SeparatedOptions;
 use crate::rows::batch::Row;
@@ -72,7 +73,7 @@ impl Format for TextFormat {
 
     fn encoder(&self, head: &Head<'_>, _out: &TextOutput) -> io::Result<TextEncoder> {
         let text = writer(self, head.table, head.plan, head.states);
-        Ok(TextEncoder { text, out: Vec::new() })
+        Ok(TextEncoder { text, out: Vec::new(), lookalikes: Lookalikes::new(self, head.plan) })
     }
 }
 
@@ -80,6 +81,7 @@ impl Format for TextFormat {
 pub struct TextEncoder {
     text: Box<dyn RowText + Send>,
     out: Vec<u8>,
+    lookalikes: Lookalikes,
 }
 
 impl Encoder for TextEncoder {
@@ -90,7 +92,9 @@ impl Encoder for TextEncoder {
             self.out.reserve(CHUNK + CHUNK / 4);
             self.text.begin(&mut self.out);
         }
-        self.text.row(row, &mut self.out)
+        self.text.row(row, &mut self.out)?;
+        self.lookalikes.count(row);
+        Ok(())
     }
 
     fn is_full(&mut self, is_turn: &dyn Fn() -> bool) -> io::Result<bool> {
@@ -105,7 +109,7 @@ impl Encoder for TextEncoder {
     }
 
     fn changes(&self) -> Vec<Change> {
-        Vec::new()
+        self.lookalikes.changes()
     }
 }
 
