@@ -43,6 +43,10 @@ impl<'b, 'r, 'f> Builder<'b, 'r, 'f> {
 
     pub(super) fn records(&mut self, page: &IndexPage<'_>, leaf: &Leaf) -> ControlFlow<()> {
         let wanted = self.reader.wanted;
+        if wanted == Wanted::GivenUp {
+            self.freed(page, page.records().map_while(Result::ok))?;
+            return self.freed(page, page.free_records().map_while(Result::ok));
+        }
         let (mut count, limit) = (0_u16, usize::from(page.heap_top()));
         for record in page.records() {
             let record = match record {
@@ -82,15 +86,20 @@ impl<'b, 'r, 'f> Builder<'b, 'r, 'f> {
             })?;
         }
         if wanted == Wanted::Deleted {
-            for record in page.free_records().map_while(Result::ok).filter(|record| !record.is_metadata()) {
-                // A freed record may be partly overwritten: skip it unless it still makes a whole row.
-                let before = self.reader.problems.len();
-                let on_damage = std::mem::replace(&mut self.reader.on_damage, OnDamage::Skip);
-                let outcome = self.record(page, &record, RowState::Freed);
-                self.reader.on_damage = on_damage;
-                self.reader.problems.truncate(before);
-                outcome?;
-            }
+            self.freed(page, page.free_records().map_while(Result::ok))?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Adds records of freed space. They may be partly overwritten: those that do not make a whole row any more are left out.
+    fn freed<'p>(&mut self, page: &IndexPage<'p>, records: impl Iterator<Item = Record<'p>>) -> ControlFlow<()> {
+        for record in records.filter(|record| !record.is_metadata()) {
+            let before = self.reader.problems.len();
+            let on_damage = std::mem::replace(&mut self.reader.on_damage, OnDamage::Skip);
+            let outcome = self.record(page, &record, RowState::Freed);
+            self.reader.on_damage = on_damage;
+            self.reader.problems.truncate(before);
+            outcome?;
         }
         ControlFlow::Continue(())
     }

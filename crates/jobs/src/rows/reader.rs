@@ -46,6 +46,8 @@ pub enum Wanted {
     Live,
     /// Deleted ones, as long as their bytes are still there.
     Deleted,
+    /// Whatever is on pages that the tree has given up: a DELETE of a range frees whole pages.
+    GivenUp,
 }
 
 /// Rows that could not be read.

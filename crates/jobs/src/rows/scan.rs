@@ -15,7 +15,7 @@ use super::plan::RowPlan;
 use super::reader::{OnDamage, Problem, RowReader, Rows, Wanted};
 use crate::Error;
 use crate::stop;
-use crate::tree::ranges::{Ranges, Reached};
+use crate::tree::ranges::{PageInTree, Ranges, Reached, children, inner_page};
 use crate::tree::{Opener, SpaceMap, Tablespace};
 
 /// Memory of all workers' windows together, bytes.
@@ -203,6 +203,28 @@ pub fn scan<S: RowSink + Send>(
     Ok((sinks, problems))
 }
 
+/// Marks the leaves that the ranges lead to, as a pass over them would.
+pub(super) fn reached_again(space: &Tablespace, ranges: &Ranges, plan: &RowPlan, opener: &mut Opener) -> Reached {
+    let reached = Reached::new(space.pages());
+    for page_no in &ranges.units {
+        reached.mark(*page_no);
+    }
+    if ranges.level > 0 {
+        space.each_stored(&ranges.units, |page_no, stored| {
+            let image = stored.and_then(|stored| space.opened(page_no, stored, opener));
+            let children = image.and_then(|image| {
+                let place = PageInTree { page_no, level: ranges.level, index_id: plan.index_id };
+                let page = inner_page(&image, space, place)?;
+                children(&page, &plan.index, space.pages())
+            });
+            for child in children.unwrap_or_default() {
+                reached.mark(child.page_no);
+            }
+        });
+    }
+    reached
+}
+
 /// The leaves of an index that nothing points to, found by reading every page of the tablespace: for trees with damaged inner pages. Free
 /// pages are left out; the result is `false` if some page could not be judged.
 #[must_use]
@@ -215,8 +237,21 @@ pub fn stray_leaves(
     let map = SpaceMap::read(space, opener);
     let pages: Vec<u32> =
         (0..space.pages()).filter(|page_no| !reached(*page_no) && map.is_free(*page_no) != Some(true)).collect();
+    (leaves_among(space, plan, &pages, opener), map.is_known())
+}
+
+/// The leaves of an index that the tree has given up: free pages that still hold what they held. `false` if it is unknown of some page
+/// whether it is free.
+#[must_use]
+pub fn freed_leaves(space: &Tablespace, plan: &RowPlan, opener: &mut Opener) -> (Vec<u32>, bool) {
+    let map = SpaceMap::read(space, opener);
+    let pages: Vec<u32> = (0..space.pages()).filter(|page_no| map.is_free(*page_no) == Some(true)).collect();
+    (leaves_among(space, plan, &pages, opener), map.is_known())
+}
+
+fn leaves_among(space: &Tablespace, plan: &RowPlan, pages: &[u32], opener: &mut Opener) -> Vec<u32> {
     let mut leaves = Vec::new();
-    space.each_stored(&pages, |page_no, stored| {
+    space.each_stored(pages, |page_no, stored| {
         let Ok(stored) = stored else { return };
         // Cheapest test first: most pages belong to other indexes.
         if let Ok(image) = space.opened(page_no, stored, opener)
@@ -227,5 +262,5 @@ pub fn stray_leaves(
             leaves.push(page_no);
         }
     });
-    (leaves, map.is_known())
+    leaves
 }

@@ -14,6 +14,7 @@ use format::{Family, PageNo};
 use crate::Error;
 use crate::fault;
 use crate::report::document::Pending;
+use crate::source::content::Content;
 use crate::source::datadir::{Inventory, Passed};
 use crate::source::files;
 use crate::source::keys::KeyFiles;
@@ -118,6 +119,7 @@ impl Tables {
         let keys = wish.keys.read()?;
         let statements = wish.create_table.map(Statements::read).transpose()?;
         let mut inventory = Inventory::take_selected(paths, wish.selection.unwrap_or(&Selection::default()));
+        let archives = archives(&inventory);
         let groups = groups(&mut inventory);
         let set = files::set(groups.iter().flatten().map(|file| (file.path.clone(), file.len)));
         let opened = in_parallel(workers, &groups, |files| open(files, &keys, page_size));
@@ -125,7 +127,7 @@ impl Tables {
         // A requested file that is missing is reported: that is not the same as an empty table.
         let passed = inventory.failed.iter().chain(&inventory.vanished);
         let passed = passed.map(|passed| Unread { path: passed.path.clone(), why: passed.why.clone() });
-        let (mut spaces, mut unread) = (Vec::new(), passed.collect::<Vec<_>>());
+        let (mut spaces, mut unread) = (Vec::new(), passed.chain(archives).collect::<Vec<_>>());
         for (path, opened) in opened {
             match opened {
                 Ok(space) => spaces.push(space),
@@ -231,6 +233,14 @@ impl Tables {
         let size = |space: &Tablespace| u64::from(space.pages()) * u64::from(space.format.physical().get());
         spaces.into_iter().filter_map(|space| self.spaces.get(space)).map(size).sum()
     }
+}
+
+/// Archives that are named as if they were tables.
+fn archives(inventory: &Inventory) -> Vec<Unread> {
+    let is_archive = |content| matches!(content, Content::Archive | Content::Tar | Content::Packed(_));
+    let named = inventory.candidates.iter().filter(|file| file.named && is_archive(file.content));
+    let why = "an archive, whose tables can be read once it is unpacked: innokit unpack";
+    named.map(|file| Unread { path: file.path.clone(), why: why.to_owned() }).collect()
 }
 
 /// The table with its data in this file of another engine: MyISAM, Aria, ARCHIVE, CSV, MERGE.

@@ -31,7 +31,7 @@ use super::damage::RowDamage;
 use super::key_range::{KeyBounds, KeyRange};
 use super::plan::RowPlan;
 use super::reader::{OnDamage, Problem, ProblemKind, Wanted};
-use super::scan::{ScanOptions, scan, stray_leaves};
+use super::scan::{ScanOptions, freed_leaves, reached_again, scan, stray_leaves};
 use super::source::{TableSource, Tables, TreeSource, Wish};
 use super::split::{OpenTable, SplitPart, leaves, with_tree};
 use crate::Error;
@@ -39,7 +39,7 @@ use crate::report::document::Pending;
 use crate::report::watcher::watched;
 use crate::source::keys::KeyFiles;
 use crate::source::selection::Selection;
-use crate::tree::ranges::{PageInTree, Ranges, Reached, children, inner_page};
+use crate::tree::ranges::Ranges;
 use crate::tree::transactions::numbers_in;
 use crate::tree::{Opener, Tablespace};
 
@@ -357,7 +357,9 @@ impl<F: Format> Job<'_, F> {
         };
         let failed = |source| self.failed(source);
         let mut out = self.format.open(&head, outputs(self.of.table)?).map_err(failed)?;
-        for (plan, tree, part) in &plans {
+        // Nobody pays for reading no rows: engines ask so for the columns.
+        let plans = if self.options.limit == Some(0) { &[] } else { plans.as_slice() };
+        for (plan, tree, part) in plans {
             self.tree(plan, (tree, *part), &mut out, &mut export)?;
             let is_done = self.options.limit.is_some_and(|limit| export.rows >= limit);
             if is_done || !export.damage.is_empty() && self.options.scan.on_damage == OnDamage::Stop {
@@ -398,7 +400,8 @@ impl<F: Format> Job<'_, F> {
         if let Some(rows) = self.options.scan.rows_sampled {
             ranges.sample(space, plan.index_id, &plan.index, rows, &mut opener);
         }
-        let problems = self.pass(space, plan, &ranges, out, export)?;
+        let wanted = self.options.scan.wanted;
+        let problems = self.pass(space, plan, (&ranges, wanted), out, export)?;
         let inner_lost = !ranges.lost.is_empty() || problems.iter().any(|problem| problem.kind == ProblemKind::Inner);
         export.take(space, &problems);
         // Not for a split, which cannot tell a stray leaf from a leaf of another split.
@@ -411,8 +414,17 @@ impl<F: Format> Job<'_, F> {
                 export.damage.push(RowDamage::of_file(space.path(), why));
             }
             let strays = Ranges { units, ..Ranges::default() };
-            let problems = self.pass(space, plan, &strays, out, export)?;
+            let problems = self.pass(space, plan, (&strays, wanted), out, export)?;
             export.take(space, &problems);
+        }
+        if wanted == Wanted::Deleted && part.is_none() {
+            let (units, is_known) = freed_leaves(space, plan, &mut opener);
+            if !is_known {
+                let why = "which of its pages are free is not known: rows on freed pages may be missing";
+                export.notes.push(format!("{}: {why}", space.path().display()));
+            }
+            // What is wrong on a freed page is no damage.
+            self.pass(space, plan, (&Ranges { units, ..Ranges::default() }, Wanted::GivenUp), out, export)?;
         }
         Ok(())
     }
@@ -422,7 +434,7 @@ impl<F: Format> Job<'_, F> {
         &self,
         space: &Tablespace,
         plan: &Arc<RowPlan>,
-        ranges: &Ranges,
+        (ranges, wanted): (&Ranges, Wanted),
         out: &mut F::Output,
         export: &mut TableExport,
     ) -> Result<Vec<Problem>, Error> {
@@ -430,6 +442,10 @@ impl<F: Format> Job<'_, F> {
         let left = options.limit.map(|limit| limit.saturating_sub(export.rows));
         // With a row limit, ranges must come one after the other.
         let mut scan_options = options.scan.clone();
+        scan_options.wanted = wanted;
+        if wanted == Wanted::GivenUp {
+            scan_options.on_damage = OnDamage::Skip;
+        }
         if left.is_some() {
             scan_options.workers = 1;
         }
@@ -471,26 +487,4 @@ impl<F: Format> Job<'_, F> {
         shared.finish().map_err(failed)?;
         Ok(problems)
     }
-}
-
-/// Marks the leaves that the ranges lead to, as a pass over them would.
-fn reached_again(space: &Tablespace, ranges: &Ranges, plan: &RowPlan, opener: &mut Opener) -> Reached {
-    let reached = Reached::new(space.pages());
-    for page_no in &ranges.units {
-        reached.mark(*page_no);
-    }
-    if ranges.level > 0 {
-        space.each_stored(&ranges.units, |page_no, stored| {
-            let image = stored.and_then(|stored| space.opened(page_no, stored, opener));
-            let children = image.and_then(|image| {
-                let place = PageInTree { page_no, level: ranges.level, index_id: plan.index_id };
-                let page = inner_page(&image, space, place)?;
-                children(&page, &plan.index, space.pages())
-            });
-            for child in children.unwrap_or_default() {
-                reached.mark(child.page_no);
-            }
-        });
-    }
-    reached
 }
