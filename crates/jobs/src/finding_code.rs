@@ -22,6 +22,8 @@ impl FindingCode {
     pub(crate) const REDO_FILES: Self = Self("redo_files");
     pub(crate) const REDO_HEADER: Self = Self("redo_header");
     pub(crate) const REDO_NO_CHECKPOINT: Self = Self("redo_no_checkpoint");
+    /// A server has the files open, and nobody said so.
+    pub const SERVER_RUNNING: Self = Self("server_running");
     pub(crate) const STALE_FILE: Self = Self("stale_file");
     pub(crate) const TRUNCATED: Self = Self("truncated");
     /// The file or directory could not be read: nothing is known about its bytes.

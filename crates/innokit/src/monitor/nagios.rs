@@ -11,7 +11,7 @@
 
 use std::io::{self, Write};
 
-use jobs::{Report, Severity};
+use jobs::{Finding, FindingCode, Report, Severity};
 
 use crate::print::{grouped, limits};
 use crate::terminal::{self, shown};
@@ -78,9 +78,12 @@ fn worst(report: &Report, status: u8) -> Option<String> {
             format!("{} files could not be read", grouped(failed))
         });
     };
+    let is_running = |finding: &&Finding| finding.reason == FindingCode::SERVER_RUNNING;
+    let running =
+        report.findings.iter().find(is_running).map(|finding| format!("{}: {}; ", finding.path, finding.message));
     let page = first.page.map(|page| format!("page {page}: ")).unwrap_or_default();
     let more = if total > 1 { format!(" (and {} more)", grouped(total - 1)) } else { String::new() };
-    Some(one_line(&format!("{}: {page}{}{more}", first.path, first.message)))
+    Some(one_line(&format!("{}{}: {page}{}{more}", running.unwrap_or_default(), first.path, first.message)))
 }
 
 /// A plugin's answer ends at the first newline, and performance data begins at the first bar, so both are replaced.

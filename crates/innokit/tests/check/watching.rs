@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::common::{Dir, Run, check, check_json, fixture, innokit};
+use crate::common::{Dir, Run, all_datadirs, check, check_json, fixture, innokit};
 use flow::lock::{Sharing, try_lock};
 use jobs::report::watcher::{Found, Watcher};
 use jobs::{Check, CheckOptions, TableOptions};
@@ -129,6 +129,44 @@ fn a_datadir_that_a_server_has_open_is_named_as_one() {
     assert!(try_lock(&file, Sharing::Exclusive).expect("locked"));
     assert!(is_told(&[]) && !is_told(&["--live"]));
     assert!(check(dir.path(), &[]).text.contains("check with --live"));
+}
+
+/// Pending work of a running server is no crash: the advice is to say `--live`, not to recover its files.
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn what_a_running_server_explains_is_not_to_be_recovered() {
+    for family in ["mysql", "mariadb"] {
+        let dir = Dir::new();
+        let datadir = dir.path().join("data");
+        crate::common::copy(&all_datadirs().join(format!("{family}-16k-crashed")), &datadir);
+        // Its tablespace was never written.
+        std::fs::write(datadir.join("shop/new.ibd"), [0; 7 << 14]).expect("written");
+        let file = std::fs::OpenOptions::new().read(true).write(true).open(datadir.join("ibdata1")).expect("opens");
+        assert!(try_lock(&file, Sharing::Exclusive).expect("locked"));
+        let (document, status) = check_json(&datadir, &[]);
+        assert_eq!(status, 2, "{document:#}");
+        assert_eq!(document["findings"][0]["reason"], "server_running", "{family}: {document:#}");
+        let hurt = document["hurt"].as_array().expect("a list");
+        assert!(!hurt.is_empty(), "{document:#}");
+        let command = format!("innokit check --live {}", datadir.display());
+        for row in hurt.iter().filter(|row| row["severity"] == "undecided") {
+            assert_eq!(
+                (&row["action"], &row["commands"][0]),
+                (&"check_live".into(), &command.as_str().into()),
+                "{row:#}"
+            );
+        }
+        let line = check(&datadir, &["--nagios"]).text;
+        assert!(line.contains(" - ") && line.contains("a server has this datadir open: check with --live"), "{line}");
+        let tables = Run::of(&innokit().args(["table", "check"]).arg(&datadir).output().expect("innokit runs"));
+        assert!(
+            tables.text.contains("work to do, as that of every running server: one has it open"),
+            "{}",
+            tables.text
+        );
+        drop(file);
+        assert!(check(&datadir, &[]).text.contains("innokit recover --in-place"), "nobody has it open now");
+    }
 }
 
 #[test]

@@ -176,6 +176,8 @@ impl Check {
         let catalogs = if is_stopped || !is_dictionary_here { &[][..] } else { &self.catalogs };
         let mut report = settle::settle(&self.inventory, catalogs, rows, findings, &wish);
         say_unread(&mut report);
+        // What a running server explains is read in its light.
+        report.findings.sort_by_key(|finding| finding.reason != FindingCode::SERVER_RUNNING);
         if is_stopped {
             (report.incomplete, report.totals.unread_files) = (true, unread);
         }
@@ -261,7 +263,7 @@ fn note_server(inventory: &Inventory, findings: &mut Findings) {
         findings.offer_at(
             u32::MAX,
             0,
-            words::about(&file.path, "server_running", Severity::Notice, message.to_owned()),
+            words::about(&file.path, FindingCode::SERVER_RUNNING, Severity::Notice, message.to_owned()),
         );
     }
 }

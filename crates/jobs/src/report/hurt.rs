@@ -14,6 +14,8 @@ pub enum Action {
     RecoverFirst,
     /// The redo log is done, but the server is not: check again after its next start.
     StartServer,
+    /// A server has the files open: check again with `--live`.
+    CheckLive,
     /// Rows are or may be lost: only a copy of the table can restore them.
     RestoreTable,
     /// The rows are elsewhere: rebuild the index from them.
@@ -33,6 +35,7 @@ impl Action {
         match self {
             Self::RecoverFirst => "recover first, then check again",
             Self::StartServer => "start the server once, then check again",
+            Self::CheckLive => "a server runs on it: check with --live",
             Self::RestoreTable => "restore this table",
             Self::RebuildIndex => "rebuild this index",
             Self::RestoreAll => "restore the whole datadir or backup",

@@ -40,6 +40,8 @@ pub enum Awaits {
     Recovery,
     /// Only the server, when it starts.
     Server,
+    /// Nobody: a server is running, and its log always has work to do.
+    Running,
 }
 
 /// The state of one directory's log; empty if there is none.
@@ -51,6 +53,8 @@ struct LogNow {
     checkpoint: Option<Lsn>,
     /// Where the log ends, if it has no work to do.
     clean_end: Option<Lsn>,
+    /// A server has the directory open, and nobody said so.
+    is_running: bool,
 }
 
 /// Levels between a tablespace and its datadir: `datadir/db/t.ibd`, `datadir/ibdata1`.
@@ -85,7 +89,7 @@ impl RedoLogs {
         let pending = self
             .by_dir
             .iter()
-            .filter_map(|(dir, why)| Some(Pending { path: dir.display().to_string(), why: why.pending.clone()? }));
+            .filter_map(|(dir, log)| Some(Pending { path: dir.display().to_string(), why: log.said()? }));
         let mut pending: Vec<Pending> = pending.collect();
         pending.sort_by(|a, b| a.path.cmp(&b.path));
         pending
@@ -101,8 +105,11 @@ impl RedoLogs {
     /// Whether recovery or the server does the pending work; `None` if there is none.
     pub fn awaits(&mut self, path: &Path) -> Option<Awaits> {
         self.look_at_logs_of(path);
+        let dirs = self.dirs_of(path);
         let of_server = || self.of_server(path).map(|_| Awaits::Server);
-        self.of_log(path).map(|_| Awaits::Recovery).or_else(of_server)
+        let is_running = dirs.iter().any(|dir| self.by_dir.get(dir).is_some_and(|log| log.is_running));
+        let of_log = if is_running { Awaits::Running } else { Awaits::Recovery };
+        self.of_log(path).map(|_| of_log).or_else(of_server)
     }
 
     fn look_at_logs_of(&mut self, path: &Path) {
@@ -112,7 +119,9 @@ impl RedoLogs {
         for dir in self.dirs_of(path).iter() {
             let known = self.by_dir.get(dir);
             if known.is_none_or(|log| self.live && log.pending.is_none()) {
-                self.by_dir.insert(dir.clone(), log_now(dir));
+                let log = log_now(dir);
+                let is_running = !self.live && log.pending.is_some() && is_open(dir);
+                self.by_dir.insert(dir.clone(), LogNow { is_running, ..log });
             }
         }
     }
@@ -168,7 +177,9 @@ impl RedoLogs {
         }
         for dir in self.dirs_of(path).iter() {
             if self.live || !self.by_dir.contains_key(dir) {
-                self.by_dir.insert(dir.clone(), log_now(dir));
+                let log = log_now(dir);
+                let is_running = !self.live && log.pending.is_some() && is_open(dir);
+                self.by_dir.insert(dir.clone(), LogNow { is_running, ..log });
             }
             if self.by_dir.get(dir).is_some_and(|log| log.checkpoint.is_some()) {
                 return Some(dir.clone());
@@ -292,6 +303,20 @@ fn unprepared_backup(dir: &Path) -> Option<String> {
     is_unprepared.then(|| UNPREPARED.to_owned())
 }
 
+impl LogNow {
+    /// The pending work, for a list of directories.
+    fn said(&self) -> Option<String> {
+        let of_server = if self.is_running { ", as that of every running server: one has it open" } else { "" };
+        Some(format!("{}{of_server}", self.pending.as_ref()?))
+    }
+}
+
+/// Whether a server has a datadir open: it locks the system tablespace.
+fn is_open(dir: &Path) -> bool {
+    let system = dir.join("ibdata1");
+    files::is_file(&system) && File::open(&system).is_ok_and(|file| file.here().is_some_and(flow::lock::is_locked))
+}
+
 fn log_now(dir: &Path) -> LogNow {
     match unprepared_backup(dir) {
         Some(pending) => LogNow { pending: Some(pending), ..LogNow::default() },
@@ -317,7 +342,7 @@ fn settled_log(dir: &Path) -> Option<LogNow> {
         LogState::Clean => None,
     };
     let clean_end = Some(clean_end).filter(|_| pending.is_none());
-    Some(LogNow { pending, checkpoint: Some(checkpoint), clean_end })
+    Some(LogNow { pending, checkpoint: Some(checkpoint), clean_end, is_running: false })
 }
 
 /// What a log says about itself.

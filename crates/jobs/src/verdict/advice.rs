@@ -6,7 +6,7 @@
 //! without a `.cfg` it may give two indexes each other's trees. TRUNCATE reads a damaged root or page 0, and loading rows into a table fires
 //! its triggers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use format::Family;
 use format::schema::TableDef;
@@ -93,15 +93,25 @@ fn family(path: &Path, space: Option<&Tablespace>) -> Option<Family> {
 
 /// The advice for a datadir whose log still has work to do.
 pub(super) fn recover(path: &Path) -> Vec<String> {
-    let above = |levels: usize| path.ancestors().nth(levels).map(Path::to_path_buf);
-    let is_datadir = |dir: &Path| files::exists(dir.join("ibdata1"));
-    let datadir = [above(1), above(2)].into_iter().flatten().find(|dir| is_datadir(dir));
-    let Some(datadir) = datadir else { return Vec::new() };
+    let Some(datadir) = datadir_of(path) else { return Vec::new() };
     // MySQL up to 8.0.29 keeps its log elsewhere, and only its server can recover it.
     if files::exists(datadir.join("mysql.ibd")) && !files::exists(datadir.join("#innodb_redo")) {
         return vec!["start its server once and stop it again".to_owned()];
     }
     vec![format!("innokit recover --in-place {}", shell(&datadir.to_string_lossy()))]
+}
+
+/// The advice for a datadir that a running server has open.
+pub(super) fn check_live(path: &Path) -> Vec<String> {
+    datadir_of(path)
+        .map(|datadir| format!("innokit check --live {}", shell(&datadir.to_string_lossy())))
+        .into_iter()
+        .collect()
+}
+
+fn datadir_of(path: &Path) -> Option<PathBuf> {
+    let above = |levels: usize| path.ancestors().nth(levels).map(Path::to_path_buf);
+    [above(1), above(2)].into_iter().flatten().find(|dir| files::exists(dir.join("ibdata1")))
 }
 
 /// Schemas whose tables are not restored one by one.

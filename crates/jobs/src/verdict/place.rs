@@ -97,6 +97,7 @@ pub(crate) fn put_off(rows: &mut [Hurt], path: &Path, awaits: Awaits) {
         (row.action, row.commands) = match awaits {
             Awaits::Recovery => (Action::RecoverFirst, advice::recover(path)),
             Awaits::Server => (Action::StartServer, Vec::new()),
+            Awaits::Running => (Action::CheckLive, advice::check_live(path)),
         };
     }
 }
