@@ -82,7 +82,11 @@ fn bound_text(value: &Bound<'_, PyAny>) -> PyResult<String> {
         return Ok(format!("0x{digits}"));
     }
     if value.is_instance_of::<PyBool>() || value.is_instance_of::<PyFloat>() {
-        return Err(PyTypeError::new_err("a key is an int, str, bytes, date or datetime"));
+        return Err(PyTypeError::new_err("a key is an int, str, bytes, Decimal, date or datetime"));
+    }
+    // Not 1E+3.
+    if value.get_type().name()? == "Decimal" {
+        return value.call_method1("__format__", ("f",))?.extract();
     }
     let text = value.str()?.to_string();
     if !value.is_instance_of::<PyString>() {

@@ -96,17 +96,21 @@ fn batch(rows: &[Row]) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_new(schema(), columns)
 }
 
-/// What a check found. See `_innokit.pyi`.
+/// What a check found.
+///
+/// As an Arrow stream: one row a finding, with the columns path, table, index, page, position (byte offset), severity ("damage",
+/// "undecided" or "notice"), reason (a stable code), message, found and expected (values, if it is about one).
 #[pyclass(frozen, module = "innokit")]
 pub struct Report {
     findings: RecordBatch,
+    /// As the command line's: 0 all well, 1 damage, 2 something could not be verified.
     #[pyo3(get)]
     exit_status: u8,
     #[pyo3(get)]
     files: u64,
     #[pyo3(get)]
     pages: u64,
-    /// All of them, also those that are not listed.
+    /// All findings; at most ``max_findings`` are listed.
     #[pyo3(get)]
     findings_total: u64,
     pending: Vec<Pending>,
@@ -115,16 +119,19 @@ pub struct Report {
 
 #[pymethods]
 impl Report {
+    /// Whether everything was verified and is sound.
     #[getter]
     fn ok(&self) -> bool {
         self.exit_status == 0
     }
 
+    /// Datadirs that need crash recovery, and why.
     #[getter]
     fn pending(&self) -> Vec<(String, String)> {
         self.pending.iter().map(|pending| (pending.path.clone(), pending.why.clone())).collect()
     }
 
+    /// The columns as a scan without arguments has them.
     #[getter]
     fn schema(&self) -> PySchema {
         PySchema(self.findings.schema())
@@ -148,6 +155,7 @@ impl Report {
         self.findings.num_rows()
     }
 
+    /// The document that ``innokit check --json`` prints.
     fn to_json(&self) -> &str {
         &self.document
     }
@@ -158,7 +166,13 @@ impl Report {
     }
 }
 
-/// Checks files. See `__init__.py`.
+/// Verifies files: each page by its checksum and position (``"pages"``), or each B-tree by its rules (``"trees"``).
+///
+/// Returns a Report. Damage is not an exception here: it is what the report is about. Nor is a path or a URL that cannot be read.
+///
+/// part: ``(3, 7)`` reads the third of seven parts of the pages, the same each time. Each page is in one of them, and so are the findings
+///     about it; the first also compares the dictionary with the files. Only for ``"pages"``.
+/// threads: all cores if None.
 #[pyfunction]
 #[pyo3(signature = (paths, *, level="pages", part=None, threads=None, keyring=None, key_file=None, max_findings=1000))]
 #[expect(clippy::too_many_arguments, reason = "each is a keyword in Python")]

@@ -22,6 +22,7 @@ use pyo3::types::PyCapsule;
 
 use crate::arguments::{self, KeyFile, KeyRange, Paths};
 use crate::failure::Failure;
+use crate::notebook::html;
 use crate::scan::{Choices, Scan};
 use crate::schema::Schema;
 use crate::seen::Seen;
@@ -154,11 +155,18 @@ fn open_files(paths: &[PathBuf], keys: KeyFiles) -> Result<Opened, Failure> {
     let wish =
         Wish { keys: &keys, selection: None, page_size: None, workers, index: None, create_table: None, pending: true };
     let tables = Tables::find(paths, wish)?;
+    // A named file without a table is a mistake, unlike an empty directory.
+    if let ([only], [unread], true) = (paths, tables.unread.as_slice(), tables.tables.is_empty())
+        && unread.path == *only
+        && !remote::is_url(only)
+    {
+        return Err(Failure::Refused(format!("{}: {}", only.display(), unread.why)));
+    }
     // The named path must be readable. Files below it may fail individually, with a warning.
     remote::missed(paths).map_or_else(|| Ok(Opened::new(tables, keys)), |missed| Err(Failure::Storage(missed)))
 }
 
-/// The tables of some files. See `_innokit.pyi`.
+/// The tables of some files.
 #[pyclass(frozen, module = "innokit")]
 pub struct Database {
     opened: Arc<Opened>,
@@ -166,10 +174,12 @@ pub struct Database {
 
 #[pymethods]
 impl Database {
+    /// Their names, ``schema.table``, sorted. Without those of the servers' own schemas.
     fn tables(&self) -> Vec<String> {
         self.opened.tables.tables.iter().map(|table| table.name.clone()).collect()
     }
 
+    /// The table of that name. Raises KeyError.
     fn table(&self, name: &str) -> PyResult<Table> {
         let is_named = |table: &TableSource| table.name == name;
         let Some(at) = self.opened.tables.tables.iter().position(is_named) else {
@@ -179,12 +189,37 @@ impl Database {
         Ok(Table(Source { opened: Arc::clone(&self.opened), at, split: None }))
     }
 
+    fn __getitem__(&self, name: &str) -> PyResult<Table> {
+        self.table(name)
+    }
+
+    fn __contains__(&self, name: &str) -> bool {
+        self.opened.tables.tables.iter().any(|table| table.name == name)
+    }
+
+    fn __len__(&self) -> usize {
+        self.opened.tables.tables.len()
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.tables().into_pyobject(py)?.call_method0("__iter__")
+    }
+
+    /// For notebooks: the tables.
+    fn _repr_html_(&self) -> String {
+        let tables = self.opened.tables.tables.iter();
+        let names: String = tables.map(|table| format!("<li>{}</li>", html(&table.name))).collect();
+        format!("<p>{}</p><ul>{names}</ul>", html(&self.__repr__()))
+    }
+
+    /// Files that should hold a table but cannot be read, and why.
     #[getter]
     fn unread(&self) -> Vec<(String, String)> {
         let of = |unread: &jobs::rows::source::Unread| (unread.path.display().to_string(), unread.why.clone());
         self.opened.tables.unread.iter().map(of).collect()
     }
 
+    /// Datadirs that need crash recovery, and why. A running server's always does.
     #[getter]
     fn pending(&self) -> Vec<(String, String)> {
         self.opened.tables.pending.iter().map(|pending| (pending.path.clone(), pending.why.clone())).collect()
@@ -195,7 +230,7 @@ impl Database {
     }
 }
 
-/// A table. See `_innokit.pyi`.
+/// A table, or all partitions of one. Each stream reads it again; nothing is kept.
 #[pyclass(frozen, module = "innokit")]
 pub struct Table(Source);
 
@@ -206,11 +241,13 @@ impl Table {
         self.0.name()
     }
 
+    /// The columns by which its rows are ordered: the primary key, or what the server takes for it. Empty if there is none.
     #[getter]
     fn key(&self) -> Vec<&str> {
         self.0.key()
     }
 
+    /// The columns as a scan without arguments has them.
     #[getter]
     fn schema(&self) -> PyResult<Schema> {
         Ok(self.plain()?.schema())
@@ -229,7 +266,23 @@ impl Table {
         crate::capsule::schema(py, &self.plain()?.schema().0)
     }
 
-    #[pyo3(signature = (columns=None, *, key_range=None, limit=None, batch_size=65536, strings="view", threads=1, on_damage="raise"))]
+    /// Rows of the table, in the order of its primary key within each partition. Nothing is read yet.
+    ///
+    /// columns: names, in the wanted order. Off-page values are read only for these.
+    /// key_range: first and last value, both inclusive, of the primary key's first column; None is no bound. Only pages that can hold
+    ///     such rows are read. Of a TIMESTAMP, a datetime without a zone is in UTC.
+    /// limit: at most that many rows. With 0 nothing is read.
+    /// batch_size: at most that many rows in a batch.
+    /// strings: "utf8" for ``string`` and ``binary``, with ENUM and JSON as text, which every reader knows; "view" for ``string_view`` and
+    ///     ``binary_view``, with ENUM as a dictionary and JSON as ``arrow.json``: Polars and DuckDB copy less, but pyarrow cannot filter,
+    ///     sort or join string views.
+    /// threads: number of reading threads; None for all cores. The order of rows does not depend on it.
+    /// on_damage: "raise" ends the stream with an error at the first row that cannot be read; "skip" leaves such rows out and says so:
+    ///     with DamageWarning and in the log "innokit" at the end of each stream, in ``Scan.damage``, and with DamageError by
+    ///     ``Scan.close`` if nobody has asked for that list.
+    ///
+    /// Raises ValueError for columns and keys that do not exist.
+    #[pyo3(signature = (columns=None, *, key_range=None, limit=None, batch_size=65536, strings="utf8", threads=1, on_damage="raise"))]
     #[expect(clippy::too_many_arguments, reason = "each is a keyword in Python")]
     fn scan(
         &self,
@@ -245,6 +298,11 @@ impl Table {
         Scan::new(self.0.clone(), Choices { columns, key_range, limit, batch_size, strings, threads, on_damage })
     }
 
+    /// The table in ``n`` parts, or in parts of about ``target_bytes`` bytes, for other processes or machines to read.
+    ///
+    /// The parts are ranges of leaf pages of about the same number of bytes, in key order. There are fewer than ``n`` if there are fewer pages to cut between,
+    /// and at least one. Pages above the leaves are read to make them. Raises DamageError if one of these is damaged: which rows are
+    /// below it is unknown, and only ``scan(on_damage="skip")`` of the whole table looks for them.
     #[pyo3(signature = (n=None, *, target_bytes=268_435_456, key_range=None))]
     fn splits(
         &self,
@@ -269,16 +327,23 @@ impl Table {
         Ok(made.into_iter().map(|split| Split::new(split, keys.clone())).collect())
     }
 
+    /// The number of rows, as ``SELECT COUNT(*)``. Reads and verifies every leaf page. Raises DamageError.
     #[pyo3(signature = (*, threads=None))]
     fn count(&self, py: Python<'_>, threads: Option<usize>) -> PyResult<u64> {
         self.0.count(py, threads)
     }
 
+    /// The value of the server's ``CHECKSUM TABLE``. Raises DamageError, and InnokitError if no file has all the values it needs.
+    ///
+    /// without_generated: as MariaDB up to 10.11.19 computes it, which gets another value for tables with stored generated columns.
     #[pyo3(signature = (*, threads=None, without_generated=false))]
     fn checksum(&self, py: Python<'_>, threads: Option<usize>, without_generated: bool) -> PyResult<u32> {
         self.0.checksum(py, threads, without_generated)
     }
 
+    /// Writes a Parquet file, compressed by zstd (levels 1 to 22), and returns its number of rows.
+    ///
+    /// A file of that name is replaced once the new one is complete. It cannot be a URL. Raises DamageError, and leaves no file then.
     #[pyo3(signature = (path, *, columns=None, key_range=None, compression_level=1, threads=None))]
     fn write_parquet(
         &self,
@@ -298,6 +363,13 @@ impl Table {
 
     fn __repr__(&self) -> String {
         format!("<innokit.Table {}>", self.0.name())
+    }
+
+    /// For notebooks: the columns and their types. No rows are read.
+    fn _repr_html_(&self) -> PyResult<String> {
+        let fields = self.plain()?.schema().fields();
+        let rows: String = fields.iter().map(|field| field.row()).collect();
+        Ok(format!("<p>{}</p><table>{rows}</table>", html(&self.__repr__())))
     }
 }
 

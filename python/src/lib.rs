@@ -17,6 +17,7 @@ mod command;
 mod database;
 mod failure;
 mod loss;
+mod notebook;
 mod scan;
 mod schema;
 mod seen;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arrow::{ArrowOptions, Enums, Strings, schema};
+use arrow::{ArrowOptions, Enums, Jsons, Strings, schema};
 use jobs::rows::RowDamage;
 use jobs::rows::export::{ExportOptions, TableExport, plan_of};
 use jobs::rows::key_range::KeyBounds;
@@ -38,7 +38,7 @@ impl Default for Choices<'_> {
             key_range: None,
             limit: None,
             batch_size: 1 << 16,
-            strings: "view",
+            strings: "utf8",
             threads: Some(1),
             on_damage: "raise",
         }
@@ -69,7 +69,7 @@ impl Outcome {
     }
 }
 
-/// A scan. See `_innokit.pyi`.
+/// Rows to read. Each stream reads them again; the properties below tell of the newest one, and are None until it has ended.
 #[pyclass(frozen, module = "innokit")]
 pub struct Scan {
     source: Source,
@@ -84,7 +84,7 @@ impl Scan {
     pub fn new(source: Source, choices: Choices<'_>) -> PyResult<Self> {
         let arrow = match choices.strings {
             "view" => ArrowOptions { strings: Strings::Views, ..ArrowOptions::default() },
-            "utf8" => ArrowOptions { enums: Enums::Text, ..ArrowOptions::default() },
+            "utf8" => ArrowOptions { enums: Enums::Text, json: Jsons::Text, ..ArrowOptions::default() },
             other => return Err(PyValueError::new_err(format!("strings must be \"view\" or \"utf8\", not {other:?}"))),
         };
         if choices.batch_size == 0 {
@@ -131,6 +131,7 @@ impl Scan {
 
 #[pymethods]
 impl Scan {
+    /// The columns as a scan without arguments has them.
     #[getter(schema)]
     fn its_schema(&self) -> Schema {
         self.schema()
@@ -149,17 +150,20 @@ impl Scan {
         capsule::schema(py, &self.schema.0)
     }
 
+    /// Rows in the stream.
     #[getter]
     fn rows_read(&self) -> Option<u64> {
         self.outcome().export.as_ref().map(|export| export.rows)
     }
 
+    /// Bytes read of leaves, the pages above them and values outside of the rows.
     #[getter]
     fn bytes_read(&self) -> Option<u64> {
         let outcome = self.outcome();
         outcome.export.as_ref().map(|_| outcome.bytes_read)
     }
 
+    /// What could not be read: a DamageError each. Of a stream that was not read to its end, what it left out until then.
     #[getter]
     fn damage(&self) -> PyResult<Option<Vec<Py<PyAny>>>> {
         let mut outcome = self.outcome();
@@ -174,7 +178,7 @@ impl Scan {
         Ok(Some(damage.iter().map(of).collect()))
     }
 
-    /// Raises `DamageError` if rows are missing and nobody has asked for the list.
+    /// Raises DamageError if rows are missing and ``damage`` was not asked for. ``with table.scan(...) as scan`` calls it.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         // A stream that was not read to its end may be about to say what it left out.
         loss::wait_for_losses(py);
@@ -202,6 +206,7 @@ impl Scan {
         if class.is_none() { self.close(py) } else { Ok(()) }
     }
 
+    /// What ended the stream early, if that was an object in a bucket that could not be read. Libraries raise it as an error of theirs.
     #[getter]
     fn error(&self) -> Option<Py<PyAny>> {
         let missed = self.outcome().missed.clone()?;
@@ -209,6 +214,7 @@ impl Scan {
         Some(Python::attach(|py| error.into_value(py).into_any()))
     }
 
+    /// Values that Arrow cannot represent: column, what became of them, and how many. A zero date becomes NULL.
     #[getter]
     fn changes(&self) -> Option<Vec<(String, String, u64)>> {
         let outcome = self.outcome();
@@ -218,6 +224,7 @@ impl Scan {
         )
     }
 
+    /// Virtual generated columns, which no file holds.
     #[getter]
     fn left_out(&self) -> Option<Vec<String>> {
         self.outcome().export.as_ref().map(|export| export.left_out.clone())

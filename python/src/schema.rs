@@ -5,8 +5,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::capsule;
+use crate::notebook::html;
 
-/// Columns and their types. See `_innokit.pyi`.
+/// The columns of a table, in its order. ``pyarrow.schema(schema)`` takes it.
 #[pyclass(frozen, module = "innokit")]
 #[derive(Clone)]
 pub struct Schema(pub SchemaRef);
@@ -23,7 +24,7 @@ impl Schema {
     }
 
     #[getter]
-    fn fields(&self) -> Vec<Field> {
+    pub fn fields(&self) -> Vec<Field> {
         let of = |field: &std::sync::Arc<arrow_schema::Field>| Field {
             name: field.name().clone(),
             arrow_type: field.data_type().to_string(),
@@ -43,7 +44,7 @@ impl Schema {
     }
 }
 
-/// A column. See `_innokit.pyi`.
+/// A column: its name, Arrow type, and type in the server's words (``"decimal(10,2) unsigned"``).
 #[pyclass(frozen, get_all, module = "innokit")]
 #[derive(Clone)]
 pub struct Field {
@@ -54,6 +55,11 @@ pub struct Field {
 }
 
 impl Field {
+    /// A row of an HTML table.
+    pub fn row(&self) -> String {
+        format!("<tr><td>{}</td><td>{}</td></tr>", html(&self.name), html(&self.types()))
+    }
+
     fn types(&self) -> String {
         let null = if self.nullable { "" } else { " not null" };
         match &self.sql_type {

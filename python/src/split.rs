@@ -28,7 +28,11 @@ struct State {
     key_file: Option<(std::path::PathBuf, Option<String>)>,
 }
 
-/// A part of a table. See `_innokit.pyi`.
+/// A part of a table. Can be pickled; reading it opens only its files, and reads only its pages of them.
+///
+/// It names files by their absolute paths, so these must lead to the same files wherever it is read. If a file has changed since, reading
+/// raises InnokitError. Of an object in a bucket it holds the URL and the ETag, and no credentials: reading it fails with StorageError if
+/// another object has the name by then. The pickle holds the paths of key files too; a key given as text in ``key_file`` would be in it.
 #[pyclass(frozen, module = "innokit")]
 pub struct Split {
     split: Arc<jobs::rows::Split>,
@@ -90,6 +94,7 @@ impl Split {
         &self.split.table
     }
 
+    /// Its files: absolute paths, or URLs.
     #[getter]
     fn paths(&self) -> Vec<String> {
         self.split.files.iter().map(|file| file.path.display().to_string()).collect()
@@ -100,11 +105,13 @@ impl Split {
         self.split.parts.iter().map(|part| part.partition.clone()).collect()
     }
 
+    /// About how many bytes of leaf pages there are, without values outside of the rows.
     #[getter]
     fn nbytes(&self) -> u64 {
         self.split.bytes()
     }
 
+    /// The columns as a scan without arguments has them.
     #[getter]
     fn schema(&self, py: Python<'_>) -> PyResult<Schema> {
         Ok(self.plain(py)?.schema())
@@ -123,7 +130,8 @@ impl Split {
         crate::capsule::schema(py, &self.plain(py)?.schema().0)
     }
 
-    #[pyo3(signature = (columns=None, *, limit=None, batch_size=65536, strings="view", threads=1, on_damage="raise"))]
+    /// As ``Table.scan``. With "skip", rows below a damaged page above the leaves are lost, where a scan of the table finds them.
+    #[pyo3(signature = (columns=None, *, limit=None, batch_size=65536, strings="utf8", threads=1, on_damage="raise"))]
     #[expect(clippy::too_many_arguments, reason = "each is a keyword in Python")]
     fn scan(
         &self,
@@ -144,6 +152,7 @@ impl Split {
         self.source(py)?.count(py, threads)
     }
 
+    /// A share of the table's checksum: those of all splits add up to it, modulo 2**32.
     #[pyo3(signature = (*, threads=None, without_generated=false))]
     fn checksum(&self, py: Python<'_>, threads: Option<usize>, without_generated: bool) -> PyResult<u32> {
         self.source(py)?.checksum(py, threads, without_generated)

@@ -15,6 +15,8 @@ import time
 import innokit
 import polars
 import pyarrow
+import pyarrow.compute
+import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from conftest import DATADIRS, break_page, needs_servers, units
@@ -94,11 +96,85 @@ def test_schema(table):
     schema = table.schema
     assert schema.names == ["id", "a", "b", "c"] and len(schema) == 4
     assert [field.sql_type for field in schema.fields][:2] == ["int", "int"]
-    assert [field.arrow_type for field in schema.fields] == ["Int32", "Int32", "Utf8View", "Utf8View"]
+    assert [field.arrow_type for field in schema.fields] == ["Int32", "Int32", "Utf8", "Utf8"]
     assert [field.nullable for field in schema.fields] == [False, True, True, True]
     assert pyarrow.schema(schema).equals(pyarrow.table(table).schema)
     assert pyarrow.schema(table.scan(["c"])).names == ["c"]
     assert "id: Int32 not null (int)" in repr(schema)
+
+
+@needs_servers
+def test_no_rows_cost_nothing(table):
+    scan = table.scan(limit=0)
+    assert polars.DataFrame(scan).shape == (0, 4) and scan.rows_read == 0
+    # Only pages above the leaves would say where the rows are.
+    assert scan.bytes_read == 0
+
+
+@needs_servers
+def test_pyarrow_can_work_with_what_it_gets(table):
+    rows = pyarrow.table(table)
+    some = rows.filter(pyarrow.compute.field("b") > "name 5").sort_by("b")
+    assert 0 < some.num_rows <= rows.num_rows
+    assert some.join(rows.select(["b", "id"]), keys="b", join_type="inner", right_suffix="_too").num_rows >= some.num_rows
+    pyarrow.csv.write_csv(some, pyarrow.BufferOutputStream())
+
+
+@needs_servers
+def test_shortcuts(table, path):
+    db = innokit.open(path)
+    name = table.name
+    assert name in db and "shop.nope" not in db and len(db) == 1 and list(db) == [name]
+    assert db[name].count() == 16_000
+    with pytest.raises(KeyError):
+        db["shop.nope"]
+    for readable in (table, table.scan(["id", "b"]), table.splits(1)[0]):
+        frame = readable.to_polars()
+        assert frame.height == 16_000 and frame.equals(polars.from_arrow(readable.to_arrow()))
+        assert readable.to_pandas()["id"].sum() == frame["id"].sum()
+    assert f"<li>{name}</li>" in db._repr_html_()
+    assert "<tr><td>id</td><td>Int32 not null (int)</td></tr>" in table._repr_html_()
+
+
+def test_help_says_what_the_stubs_say():
+    stubs = ast.parse((pathlib.Path(innokit.__file__).parent / "_innokit.pyi").read_text())
+    classes = {node.name: node for node in stubs.body if isinstance(node, ast.ClassDef)}
+    compared = 0
+    for name, node in classes.items():
+        bases = [classes[base.id] for base in node.bases if isinstance(base, ast.Name)]
+        bases += [classes[base.id] for higher in bases for base in higher.bases]
+        made = getattr(innokit, name, None)
+        if made is None:
+            assert name.startswith("_"), name
+            continue
+        assert inspect.getdoc(made) == ast.get_docstring(node), name
+        for method in [method for one in (node, *bases) for method in one.body if isinstance(method, ast.FunctionDef)]:
+            said = ast.get_docstring(method)
+            if said and not method.name.startswith("__"):
+                assert inspect.getdoc(getattr(made, method.name)) == said, f"{name}.{method.name}"
+                compared += 1
+    [check] = [node for node in stubs.body if isinstance(node, ast.FunctionDef) and node.name == "check"]
+    assert inspect.getdoc(innokit.check) == ast.get_docstring(check)
+    assert compared >= 40
+
+
+def test_an_archive_is_not_an_empty_database(tmp_path):
+    archive = tmp_path / "full.xb"
+    archive.write_bytes(b"XBSTCK01" + bytes(5000))
+    with pytest.raises(innokit.InnokitError, match="full.xb: an archive.*innokit unpack"):
+        innokit.open(archive)
+
+
+@needs_servers
+def test_urls_in_any_spelling(path):
+    assert innokit.open(pathlib.Path(path).as_uri()).tables() == innokit.open(path).tables()
+    assert innokit.open("FILE://" + str(path).replace("r", "%72")).tables() == ["shop.row_dynamic"]
+    # A path of this system that looks like it comes first.
+    for url in ("S3://", pathlib.Path("s3://none"), "Https://"):
+        with pytest.raises(innokit.StorageError):
+            innokit.open(url)
+    assert innokit._innokit._is_url("S3://bucket/x") and innokit._innokit._is_url(pathlib.Path("s3://bucket/x"))
+    assert not innokit._innokit._is_url("s3:x") and not innokit._innokit._is_url("file:///x")
 
 
 @needs_servers
@@ -251,12 +327,15 @@ def stub():
     text = (pathlib.Path(innokit.__file__).parent / "_innokit.pyi").read_text()
     tree = ast.parse(text)
     names = {node.name: node for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
-    shared = {item.name for item in names.pop("_Readable").body}
+
+    def members(node):
+        own = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
+        return own.union(*(members(names[base.id]) for base in node.bases))
+
     for name, node in names.items():
-        if isinstance(node, ast.ClassDef):
-            has = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
-            yield name, has | (shared if node.bases else set()), node
-        else:
+        if isinstance(node, ast.ClassDef) and not name.startswith("_"):
+            yield name, members(node), node
+        elif isinstance(node, ast.FunctionDef):
             yield name, None, node
 
 

@@ -52,6 +52,16 @@ pub enum Enums {
     Text,
 }
 
+/// The Arrow type of JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Jsons {
+    /// Text of the extension type `arrow.json`.
+    #[default]
+    Extension,
+    /// Text. Polars can do little with the extension type, which it takes for one of its own.
+    Text,
+}
+
 /// Options for what readers do not agree on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ArrowOptions {
@@ -61,6 +71,8 @@ pub struct ArrowOptions {
     pub strings: Strings,
     /// The type of an ENUM.
     pub enums: Enums,
+    /// The type of JSON.
+    pub json: Jsons,
 }
 
 impl ArrowOptions {
@@ -105,6 +117,7 @@ fn field(table: &TableDef, column: &RowColumn, options: ArrowOptions) -> Field {
     field.metadata_mut().insert(TYPE_KEY.to_owned(), type_name(table.family, def));
     let is_uuid = matches!(column.value.kind, ValueKind::Uuid | ValueKind::OldUuid);
     let is_json = matches!(column.value.kind, ValueKind::Json) || def.is_json_text();
+    let is_json = is_json && options.json == Jsons::Extension;
     // Neither can fail: the types are those that the extensions require.
     let extended = match (is_uuid, is_json && matches!(field.data_type(), DataType::Utf8 | DataType::Utf8View)) {
         (true, _) => field.try_with_extension_type(Uuid),

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import warnings as _warnings
 
-from . import _innokit
+from . import _innokit, _readers
 from ._errors import DamageError, DamageWarning, InnokitError, InternalError, PendingWarning, StorageError, UnreadWarning
 from ._innokit import Database, Field, Report, Scan, Schema, Split, Table, __version__, check
 
@@ -39,6 +39,8 @@ __all__ = [
     "check",
     "open",
 ]
+
+_readers.equip(Scan, Split, Table)
 
 
 def open(path, *, keyring=None, key_file=None):

@@ -1,5 +1,6 @@
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime
+from decimal import Decimal
 from os import PathLike
 from typing import Any, Literal, TypeAlias, final
 
@@ -8,7 +9,7 @@ from ._errors import StorageError
 _Path: TypeAlias = str | PathLike[str]
 _Paths: TypeAlias = _Path | Sequence[_Path]
 _KeyFile: TypeAlias = _Path | tuple[_Path, str]
-_Key: TypeAlias = int | str | bytes | date | datetime | None
+_Key: TypeAlias = int | str | bytes | date | datetime | Decimal | None
 _KeyRange: TypeAlias = tuple[_Key, _Key]
 
 __version__: str
@@ -67,6 +68,11 @@ class Database:
     def table(self, name: str) -> Table:
         """The table of that name. Raises KeyError."""
 
+    def __getitem__(self, name: str) -> Table: ...
+    def __contains__(self, name: str) -> bool: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[str]: ...
+
     @property
     def unread(self) -> list[tuple[str, str]]:
         """Files that should hold a table but cannot be read, and why."""
@@ -85,8 +91,18 @@ class _Readable:
 
     def __arrow_c_schema__(self) -> object: ...
 
+class _Rows(_Readable):
+    def to_arrow(self) -> Any:
+        """All rows as a ``pyarrow.Table``."""
+
+    def to_polars(self) -> Any:
+        """All rows as a ``polars.DataFrame``."""
+
+    def to_pandas(self) -> Any:
+        """All rows as a ``pandas.DataFrame``, by way of pyarrow."""
+
 @final
-class Table(_Readable):
+class Table(_Rows):
     """A table, or all partitions of one. Each stream reads it again; nothing is kept."""
 
     @property
@@ -102,7 +118,7 @@ class Table(_Readable):
         key_range: _KeyRange | None = None,
         limit: int | None = None,
         batch_size: int = 65536,
-        strings: Literal["view", "utf8"] = "view",
+        strings: Literal["utf8", "view"] = "utf8",
         threads: int | None = 1,
         on_damage: Literal["raise", "skip"] = "raise",
     ) -> Scan:
@@ -110,11 +126,12 @@ class Table(_Readable):
 
         columns: names, in the wanted order. Off-page values are read only for these.
         key_range: first and last value, both inclusive, of the primary key's first column; None is no bound. Only pages that can hold
-            such rows are read.
-        limit: at most that many rows.
+            such rows are read. Of a TIMESTAMP, a datetime without a zone is in UTC.
+        limit: at most that many rows. With 0 nothing is read.
         batch_size: at most that many rows in a batch.
-        strings: "view" for ``string_view`` and ``binary_view``, with ENUM as a dictionary; "utf8" for ``string`` and ``binary``, with ENUM
-            as text, for readers such as Spark and Daft that know no others.
+        strings: "utf8" for ``string`` and ``binary``, with ENUM and JSON as text, which every reader knows; "view" for ``string_view`` and
+            ``binary_view``, with ENUM as a dictionary and JSON as ``arrow.json``: Polars and DuckDB copy less, but pyarrow cannot filter,
+            sort or join string views.
         threads: number of reading threads; None for all cores. The order of rows does not depend on it.
         on_damage: "raise" ends the stream with an error at the first row that cannot be read; "skip" leaves such rows out and says so:
             with DamageWarning and in the log "innokit" at the end of each stream, in ``Scan.damage``, and with DamageError by
@@ -157,7 +174,7 @@ class Table(_Readable):
         """
 
 @final
-class Scan(_Readable):
+class Scan(_Rows):
     """Rows to read. Each stream reads them again; the properties below tell of the newest one, and are None until it has ended."""
 
     @property
@@ -191,7 +208,7 @@ class Scan(_Readable):
     def __exit__(self, class_: object, value: object, traceback: object, /) -> None: ...
 
 @final
-class Split(_Readable):
+class Split(_Rows):
     """A part of a table. Can be pickled; reading it opens only its files, and reads only its pages of them.
 
     It names files by their absolute paths, so these must lead to the same files wherever it is read. If a file has changed since, reading
@@ -217,7 +234,7 @@ class Split(_Readable):
         *,
         limit: int | None = None,
         batch_size: int = 65536,
-        strings: Literal["view", "utf8"] = "view",
+        strings: Literal["utf8", "view"] = "utf8",
         threads: int | None = 1,
         on_damage: Literal["raise", "skip"] = "raise",
     ) -> Scan:
