@@ -23,7 +23,9 @@ pub fn entered(paths: Vec<PathBuf>) -> PyResult<Vec<PathBuf>> {
 fn spelled(path: PathBuf) -> PathBuf {
     let Some((scheme, rest)) = path.to_str().and_then(|text| text.split_once(':')) else { return path };
     let scheme = scheme.to_ascii_lowercase();
-    if scheme == "file" && let Some(local) = rest.strip_prefix("//").filter(|local| local.starts_with('/')) {
+    if scheme == "file"
+        && let Some(local) = rest.strip_prefix("//").filter(|local| local.starts_with('/'))
+    {
         return PathBuf::from(std::ffi::OsString::from_vec(decoded(local)));
     }
     let url = match rest.strip_prefix("//") {
@@ -40,7 +42,8 @@ fn decoded(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.as_bytes();
     while let Some((first, rest)) = bytes.split_first() {
-        let code = (*first == b'%').then(|| rest.get(..2).and_then(|digits| std::str::from_utf8(digits).ok())).flatten();
+        let code =
+            (*first == b'%').then(|| rest.get(..2).and_then(|digits| std::str::from_utf8(digits).ok())).flatten();
         match code.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
             Some(byte) => {
                 out.push(byte);
