@@ -98,7 +98,7 @@ pub struct ExportArgs {
 
     /// Only rows whose key is between two values, both included: `5..90`, `2024-01-01..`. Compares the first column of the key, and reads
     /// only the pages that can hold such rows.
-    #[arg(long, value_name = "FROM..TO")]
+    #[arg(allow_hyphen_values = true, long, value_name = "FROM..TO")]
     pub where_key: Option<String>,
 
     /// Only the first N rows of each table.
