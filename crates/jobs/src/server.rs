@@ -159,7 +159,7 @@ impl ServerHome {
             Some(_) => "",
             None => {
                 " (if it is the same directory under another name, because the server runs in a chroot or a container, run as root and name \
-                 its socket, so that innokit can look from where the server does)"
+                 its socket (--socket), so that innokit can look from where the server does)"
             }
         };
         (!self.is(Path::new(""), datadir)).then(|| {

@@ -14,8 +14,8 @@ fn lsn(server: &Server, session: &mut Session) -> u64 {
     answer.split_whitespace().last().and_then(|lsn| lsn.parse().ok()).expect("an LSN")
 }
 
-/// Restores a moment. Returns whether the files of the full-text index are gone there; `None` if it is refused.
-fn has_lost_words(server: &Server, until: u64) -> Option<bool> {
+/// Restores a moment. Returns whether the files of the full-text index are gone there, or the moment that a refusal names.
+fn has_lost_words(server: &Server, until: u64) -> Result<bool, u64> {
     if server.of("out").exists() {
         fs::remove_dir_all(server.of("out")).expect("removed");
     }
@@ -23,12 +23,12 @@ fn has_lost_words(server: &Server, until: u64) -> Option<bool> {
     let done = server.run(&["restore", "--redo", "redo", "--until", &until, "--to", "out", "set"]);
     if done.status != 0 {
         let named = done.errors.rsplit("(--until ").next().and_then(|rest| rest.split(')').next()).unwrap_or_default();
-        assert!(done.status == 2 && named.parse::<u64>().is_ok(), "{}: {}", server.kind, done.errors);
-        return None;
+        assert_eq!(done.status, 2, "{}: {}", server.kind, done.errors);
+        return Err(named.parse().expect("a moment that is possible"));
     }
     let names = fs::read_dir(server.of("out/shop")).expect("a folder").map(|entry| entry.expect("one").file_name());
     let mut names = names.map(|name| name.to_string_lossy().to_lowercase());
-    Some(!names.any(|name| name.starts_with("fts_") && name.contains("_index_1")))
+    Ok(!names.any(|name| name.starts_with("fts_") && name.contains("_index_1")))
 }
 
 fn files_that_are_gone_are_not_missed(kind: &'static str) {
@@ -50,23 +50,25 @@ fn files_that_are_gone_are_not_missed(kind: &'static str) {
     let after = lsn(&server, &mut session);
     session.ask("UPDATE a SET a = a + 1 LIMIT 10");
     server.archive();
-    assert_eq!((has_lost_words(&server, before), has_lost_words(&server, after)), (Some(false), Some(true)), "{kind}");
+    assert_eq!((has_lost_words(&server, before), has_lost_words(&server, after)), (Ok(false), Ok(true)), "{kind}");
     // A refused moment: tried at ever finer steps.
     let steps = (1..=7).flat_map(|depth| (0..1_u64 << (depth - 1)).map(move |part| (2 * part + 1, 1_u64 << depth)));
     let mut tried = steps.map(|(part, parts)| before + (after - before) * part / parts);
-    let refused = tried.find(|at| has_lost_words(&server, *at).is_none()).expect("a moment within the statement");
+    let refused = tried.find(|at| has_lost_words(&server, *at).is_err()).expect("a moment within the statement");
+    let way_out = has_lost_words(&server, refused).expect_err("as before");
+    assert_eq!(has_lost_words(&server, way_out), Ok(false), "{kind}: {way_out}");
     // The last one before it that is granted, and the first one after it.
     let edge = |mut inside: u64, mut outside: u64| {
         while inside.abs_diff(outside) > 1 {
             let middle = inside.midpoint(outside);
-            *(if has_lost_words(&server, middle).is_none() { &mut inside } else { &mut outside }) = middle;
+            *(if has_lost_words(&server, middle).is_err() { &mut inside } else { &mut outside }) = middle;
         }
         outside
     };
     let (last, first) = (edge(refused, before), edge(refused, after));
     // The index is there with its words, or not at all: a server that has it without them aborts.
     for (at, words) in [(last, vec!["3000".to_owned()]), (first, Vec::new())] {
-        assert!(has_lost_words(&server, at).is_some(), "{kind}: {at}");
+        assert!(has_lost_words(&server, at).is_ok(), "{kind}: {at}");
         server.script_on("out", "start", &[], "");
         let mut restored = Session::on(&server, "out");
         let asked = restored.ask("SELECT COUNT(*) FROM texts WHERE MATCH (t) AGAINST ('more')");
