@@ -87,6 +87,7 @@ pub(super) fn check_pages(datadir: &Path, plan: &RecoverPlan) -> Result<()> {
     let is_wanted = |id: &PageId| plan.spaces.contains_key(&id.space) && !plan.wanted.fresh.contains(id);
     let ids = rest.pages.keys().copied().filter(is_wanted).collect();
     let end = plan.wanted.end;
+    let is_base_before = plan.wanted.is_base_before(rest.until);
     look_at(datadir, plan, ids, |id, space, verdict, lsn| {
         let (name, page) = (space.path.display(), id.page_no);
         let first = rest.pages.get(&id);
@@ -96,6 +97,8 @@ pub(super) fn check_pages(datadir: &Path, plan: &RecoverPlan) -> Result<()> {
                 rest.until
             )),
             Verdict::Corrupt(_) => Ok(()),
+            // A base copy from before the end: the page was not in use yet.
+            Verdict::Empty if is_base_before => Ok(()),
             // MySQL does not empty freed pages: this one was never written.
             Verdict::Empty if plan.wanted.grammar == Grammar::MySql => Ok(()),
             // The page was free at the end, and a server may empty a freed page at any time.
