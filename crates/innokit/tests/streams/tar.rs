@@ -76,6 +76,9 @@ fn a_tar_that_is_cut_or_damaged_is_damage_and_what_came_before_is_reported() {
         let (document, status) = check_json(&dir.file("cut.tar", &whole[..len]), &[]);
         assert_eq!(status, 1, "{len}");
         assert!(reasons(&document).contains(&"archive_cut"), "{len}: {:?}", reasons(&document));
+        // The tables do need what is missing.
+        let hurt = document["hurt"].as_array().expect("a list");
+        assert!(hurt.iter().any(|row| row["action"] == "replace_archive"), "{len}: {hurt:#?}");
     }
     // After the directory "data/" comes a header.
     let mut damaged = whole.clone();

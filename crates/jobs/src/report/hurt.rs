@@ -24,6 +24,8 @@ pub enum Action {
     RestoreAll,
     /// The damaged file is unreadable, and the tables do not need it.
     ReplaceFile,
+    /// A backup's archive is damaged or ends too early: tables in it are lost.
+    ReplaceArchive,
     /// Undecided: the finding says why.
     SeeFinding,
 }
@@ -40,6 +42,7 @@ impl Action {
             Self::RebuildIndex => "rebuild this index",
             Self::RestoreAll => "restore the whole datadir or backup",
             Self::ReplaceFile => "fetch this file again; the tables do not need it",
+            Self::ReplaceArchive => "fetch or make this archive again: what is missing in it is lost",
             Self::SeeFinding => "undecided: see the finding",
         }
     }

@@ -131,7 +131,8 @@ pub(crate) fn of_file(path: &str, kind: FileKind, table: Option<String>, severit
     let action = match (severity, kind) {
         (Severity::Undecided | Severity::Notice, _) => Action::SeeFinding,
         (_, FileKind::Tablespace) => Action::RestoreTable,
-        (_, FileKind::BinaryLog | FileKind::RelayLog | FileKind::BackupArchive) => Action::ReplaceFile,
+        (_, FileKind::BinaryLog | FileKind::RelayLog) => Action::ReplaceFile,
+        (_, FileKind::BackupArchive) => Action::ReplaceArchive,
         _ => Action::RestoreAll,
     };
     Hurt {
