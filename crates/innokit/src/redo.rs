@@ -24,7 +24,8 @@ const LISTED: usize = 20;
 pub fn run(args: &RedoInfoArgs) -> Result<u8, Box<dyn Error>> {
     let keys = KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() };
     let started = SystemTime::now();
-    let report = jobs::redo_info(&args.path, &RedoInfoOptions { pages_max: args.pages, keys })?;
+    let options = RedoInfoOptions { pages_max: args.pages, keys, selection: args.selected.selection() };
+    let report = jobs::redo_info(&args.path, &options)?;
     let status = u8::from(report.state == RedoState::Damaged);
     match print(&report, args.all, args.json.then_some((started, status))) {
         // The reader closed the pipe early (`| head`): not an error.

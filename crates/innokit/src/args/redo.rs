@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::keys::key_file;
+use super::selection::SelectionArgs;
 use super::server::ServerArgs;
 use super::sizes::bytes;
 
 pub(super) const REDO_INFO_EXAMPLES: &str = "\
 Examples:
   innokit redo info /var/lib/mysql                       the log of a datadir
+  innokit redo info --database shop /var/lib/mysql       only what concerns one database
   innokit redo info --json ib_logfile0                   one JSON document
   innokit redo info --key-file keys.txt /var/lib/mysql   an encrypted log of MariaDB
 
@@ -129,6 +131,9 @@ pub struct RedoInfoArgs {
     /// List the N pages with the most records.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub pages: usize,
+
+    #[command(flatten)]
+    pub selected: SelectionArgs,
 
     /// MariaDB's key file (file_key_management) and, if it is encrypted, its key or `FILE:` and a path.
     #[arg(long, value_name = "FILE[,FILEKEY]", value_parser = key_file)]

@@ -1,5 +1,6 @@
 //! `innokit redo info` on logs of real servers, and on files that are not logs.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::common::{Dir, all_datadirs, innokit};
@@ -58,6 +59,55 @@ fn a_crashed_mysql_servers_log_is_counted_too() {
     assert_eq!(sum(&log["tablespaces"], "pages"), number(&log["pages"]));
     // LSNs count block headers and trailers, and the ends of mini-transactions are not records.
     assert!(sum(&log["records"], "bytes") < number(&log["bytes"]) && number(&log["mtrs"]) > 1000);
+}
+
+/// The tablespace with the most redo among those whose file is in a database of this datadir: its row, and the names of database and table.
+fn busiest_table(datadir: &Path, log: &Value) -> (Value, String, String) {
+    let mut by_space = BTreeMap::new();
+    for database in std::fs::read_dir(datadir).expect("a datadir").map(|entry| entry.expect("an entry").path()) {
+        for file in std::fs::read_dir(&database).into_iter().flatten().map(|entry| entry.expect("an entry").path()) {
+            let is_plain = !file.to_string_lossy().contains(['#', '@']) && !database.ends_with("mysql");
+            if is_plain && file.extension().is_some_and(|extension| extension == "ibd") {
+                let bytes = std::fs::read(&file).expect("readable");
+                let name = |path: &Path| path.file_stem().expect("a name").to_string_lossy().into_owned();
+                let space = u32::from_be_bytes(bytes[34..38].try_into().expect("four bytes"));
+                by_space.insert(u64::from(space), (name(&database), name(&file)));
+            }
+        }
+    }
+    let rows = log["tablespaces"].as_array().expect("rows").iter();
+    let found = rows.filter_map(|row| Some((row.clone(), by_space.get(&number(&row["space_id"]))?.clone())));
+    let (row, (database, table)) = found.max_by_key(|(row, _)| number(&row["bytes"])).expect("a changed table");
+    (row, database, table)
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn patterns_limit_the_description_to_the_redo_of_these_tables() {
+    for name in ["mariadb-16k-crashed", "mysql-16k-crashed"] {
+        let all = document(name, &["--pages", "1000000"]);
+        let (row, database, table) = busiest_table(&all_datadirs().join(name), &all);
+        let one = document(name, &["--pages", "1000000", "--database", &database, "--table", &table]);
+        let rows = one["tablespaces"].as_array().expect("rows");
+        assert_eq!(rows.len(), 1, "{name}: {database}.{table}: {rows:?}");
+        for field in ["space_id", "records", "bytes", "pages"] {
+            assert_eq!(rows[0][field], row[field], "{name}: {field}");
+        }
+        assert!(
+            rows[0]["name"].as_str().is_some_and(|name| name.contains(&format!("{database}/{table}"))),
+            "{name}: {rows:?}"
+        );
+        assert_eq!((&one["pages"], &one["mtrs"]), (&row["pages"], &all["mtrs"]), "{name}");
+        let of_files = |row: &&Value| {
+            row["name"].as_str().is_some_and(|name| name.trim_start_matches("MLOG_").starts_with("FILE_"))
+        };
+        let files: u64 =
+            one["records"].as_array().expect("rows").iter().filter(of_files).map(|row| number(&row["records"])).sum();
+        assert_eq!(sum(&one["records"], "records"), number(&row["records"]) + files, "{name}");
+        assert!(sum(&one["records"], "bytes") < sum(&all["records"], "bytes"), "{name}");
+        let none = document(name, &["--table", "there_is_no_such_table"]);
+        assert_eq!((&none["pages"], &none["tablespaces"]), (&0.into(), &Value::Array(Vec::new())), "{name}");
+    }
 }
 
 #[test]

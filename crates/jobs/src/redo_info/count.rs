@@ -6,6 +6,7 @@ use format::{PageId, SpaceId};
 use redo::record::{FileRecord, Mtr, RecordError, RedoRecord};
 
 use super::report::{PageRow, RecordRow, RedoInfo, SpaceRow};
+use super::wanted::Wanted;
 
 /// Records, and the bytes they take in the log.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,7 +26,8 @@ impl Sum {
 #[derive(Debug, Default)]
 pub(super) struct Count {
     mtrs: u64,
-    by_type: BTreeMap<&'static str, Sum>,
+    /// By tablespace and type. What concerns no tablespace has none.
+    by_type: BTreeMap<(Option<SpaceId>, &'static str), Sum>,
     by_page: HashMap<PageId, Sum>,
     names: BTreeMap<SpaceId, String>,
 }
@@ -40,38 +42,62 @@ impl Count {
         while let Some(record) = records.next() {
             let size = records.position() - at;
             at = records.position();
-            let name = match record? {
+            let of_type = match record? {
                 RedoRecord::Page(record) => {
                     self.by_page.entry(record.id).or_default().add(size);
-                    record.change.name()
+                    (Some(record.id.space), record.change.name())
                 }
-                RedoRecord::File(record) => {
-                    self.note_name(&record);
-                    record.name()
-                }
+                RedoRecord::File(record) => (self.note_name(&record), record.name()),
             };
-            self.by_type.entry(name).or_default().add(size);
+            self.by_type.entry(of_type).or_default().add(size);
         }
         Ok(())
     }
 
-    /// Keeps the last name of each tablespace.
-    fn note_name(&mut self, record: &FileRecord<'_>) {
+    /// Keeps the last name of each tablespace. Returns the tablespace that the record concerns.
+    fn note_name(&mut self, record: &FileRecord<'_>) -> Option<SpaceId> {
         let (space, name) = match *record {
             FileRecord::Create { space, name } | FileRecord::Modify { space, name } => (space, name),
             FileRecord::Delete { space, name } => (space, name),
             FileRecord::Rename { space, to, .. } => (space, to),
-            _ => return,
+            FileRecord::Extend { space, .. } => return Some(space),
+            _ => return None,
         };
         self.names.insert(space, String::from_utf8_lossy(name).into_owned());
+        Some(space)
     }
 
-    pub(super) fn report(self, info: &mut RedoInfo, pages_max: usize, is_readable: bool) {
+    /// Leaves out what concerns no wanted tablespace. Only the number of mini-transactions stays: one may concern several.
+    fn keep(&mut self, wanted: &Wanted) {
+        for (space, name) in wanted.by_file() {
+            self.names.entry(*space).or_insert_with(|| name.clone());
+        }
+        let names = &self.names;
+        let is_wanted = |space: &SpaceId| wanted.has(*space, names.get(space).map(String::as_str));
+        self.by_type.retain(|(space, _), _| space.as_ref().is_some_and(is_wanted));
+        self.by_page.retain(|id, _| is_wanted(&id.space));
+    }
+
+    pub(super) fn report(
+        mut self,
+        info: &mut RedoInfo,
+        (pages_max, wanted): (usize, Option<&Wanted>),
+        is_readable: bool,
+    ) {
         info.mtrs = Some(self.mtrs);
         if !is_readable {
             return;
         }
-        info.records = self.by_type.into_iter().map(RecordRow::new).collect();
+        if let Some(wanted) = wanted {
+            self.keep(wanted);
+        }
+        let mut by_type: BTreeMap<&'static str, Sum> = BTreeMap::new();
+        for ((_, name), Sum { records, bytes }) in self.by_type {
+            let sum = by_type.entry(name).or_default();
+            sum.records += records;
+            sum.bytes += bytes;
+        }
+        info.records = by_type.into_iter().map(RecordRow::new).collect();
         info.records.sort_by_key(|row| std::cmp::Reverse(row.records));
         let mut spaces: BTreeMap<SpaceId, SpaceRow> = BTreeMap::new();
         for (id, sum) in &self.by_page {

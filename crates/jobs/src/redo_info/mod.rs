@@ -4,6 +4,7 @@
 
 mod count;
 pub mod report;
+mod wanted;
 
 use std::fs::File;
 use std::io;
@@ -19,11 +20,13 @@ use redo::{LogVendor, RedoError, mysql};
 
 use self::count::Count;
 use self::report::{CheckpointInfo, LogFileInfo, RedoInfo};
+use self::wanted::Wanted;
 use crate::source::files::AskPath;
 use crate::source::keys::KeyFiles;
 use crate::source::mysql_log::MySqlLog;
 use crate::source::read_up_to;
 use crate::source::redo_log::log_files;
+use crate::source::selection::Selection;
 use crate::{Error, fault};
 
 /// Bytes per read.
@@ -38,6 +41,8 @@ pub struct RedoInfoOptions {
     pub pages_max: usize,
     /// Keys for an encrypted log.
     pub keys: KeyFiles,
+    /// Only the tablespaces of these tables.
+    pub selection: Selection,
 }
 
 /// Describes the log at `path`: one of its files, or its datadir.
@@ -60,11 +65,12 @@ fn info_of(path: &Path, options: &RedoInfoOptions) -> Result<RedoInfo, Error> {
         logs.push(Log::open(path)?);
     }
     let head = logs.first().map(|log| log.header.as_slice()).unwrap_or_default();
+    let wanted = Wanted::of(path, &options.selection);
     match redo::identify(head).map_err(|error| Error::redo_log(first, error))? {
-        LogVendor::MySql => mysql_info(&paths, options),
+        LogVendor::MySql => mysql_info(&paths, (options, wanted.as_ref())),
         LogVendor::MariaDb => {
             let log = logs.first().ok_or(RedoError::NoCheckpoint).map_err(|error| Error::redo_log(first, error))?;
-            mariadb_info(log, options)
+            mariadb_info(log, (options, wanted.as_ref()))
         }
     }
 }
@@ -111,7 +117,7 @@ fn failed(path: &Path, source: io::Error) -> Error {
 }
 
 /// Describes a MariaDB log, from its header to its last record.
-fn mariadb_info(log: &Log, options: &RedoInfoOptions) -> Result<RedoInfo, Error> {
+fn mariadb_info(log: &Log, (options, wanted): (&RedoInfoOptions, Option<&Wanted>)) -> Result<RedoInfo, Error> {
     let file = mariadb::LogFile::parse(&log.header, log.len).map_err(|error| Error::redo_log(&log.path, error))?;
     let start = file.payload_start();
     let place = |lsn| MtrReader::place(&file, lsn).filter(|&offset| offset < log.len);
@@ -149,7 +155,7 @@ fn mariadb_info(log: &Log, options: &RedoInfoOptions) -> Result<RedoInfo, Error>
     if !is_readable {
         info.note = Some("the log is encrypted, and no key was given: its records cannot be read".to_owned());
     }
-    count.report(&mut info, options.pages_max, is_readable);
+    count.report(&mut info, (options.pages_max, wanted), is_readable);
     Ok(info)
 }
 
@@ -192,7 +198,7 @@ fn older_checkpoint(header: &[u8], file: &mariadb::LogFile) -> Option<Checkpoint
 }
 
 /// Describes a MySQL log, from its headers to its last record.
-fn mysql_info(paths: &[PathBuf], options: &RedoInfoOptions) -> Result<RedoInfo, Error> {
+fn mysql_info(paths: &[PathBuf], (options, wanted): (&RedoInfoOptions, Option<&Wanted>)) -> Result<RedoInfo, Error> {
     let log = MySqlLog::open(paths, &options.keys.read()?)?;
     let path = paths.first().map_or(Path::new(""), PathBuf::as_path);
     let newest = log.newest().ok_or(RedoError::NoCheckpoint).map_err(|error| Error::redo_log(path, error))?;
@@ -219,6 +225,6 @@ fn mysql_info(paths: &[PathBuf], options: &RedoInfoOptions) -> Result<RedoInfo, 
     } else {
         reader.fault().map(|fault| format!("the log ends there in bytes that make no sense: {fault}"))
     };
-    count.report(&mut info, options.pages_max, true);
+    count.report(&mut info, (options.pages_max, wanted), true);
     Ok(info)
 }
