@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compares the work of every command on FEW and on MANY tables: scaling.sh [FEW] [MANY]  (defaults 1,000 and 8,000)
 #
-# Sets: many folders (100 tables each), one folder, partitions; MariaDB and MySQL. Counts CPU seconds, system calls (strace) and peak memory.
+# Sets: many folders (100 tables each), one folder, partitions; MariaDB and MySQL; and backups of the first. Counts CPU seconds, system calls (strace) and peak memory.
 # Eight times the tables may take at most nine times the CPU and the system calls. Exit status 1 if one takes more.
 #
 # KINDS="mariadb" SHAPES="folders" limit it. INNOKIT is the program, built with the feature sql. Each command runs four times. It takes 6 GB in SCRATCH.
@@ -62,6 +62,26 @@ compare() { # NAME FEW-SET MANY-SET WORDS... with SET in the place of the set
     }' || failed=1
 }
 
+# Backups of running servers, and what is done with them. A set has its socket, its backup and its stream beside it.
+compare_backups() { # KIND FEW-SET MANY-SET
+    local kind="$1" set
+    for set in "$2" "$3"; do
+        rm -rf "$set.backup" "$set.xb" "$set.spool" "$set.socket"
+        "$here/server.sh" "$kind" start "$set"
+        ln -s "$("$here/server.sh" "$kind" socket "$set")" "$set.socket"
+        "$innokit" backup -q "$set" --to "$set.backup" --socket "$set.socket" --user root
+        mkdir "$set.spool"
+        "$innokit" backup -q "$set" --to - --spool "$set.spool" --socket "$set.socket" --user root >"$set.xb"
+    done
+    compare "$kind folders: backup" "$2" "$3" backup SET --to "$scratch/out" --socket SET.socket --user root
+    "$here/server.sh" "$kind" stop "$2" 0
+    "$here/server.sh" "$kind" stop "$3" 0
+    compare "$kind folders: backup verify" "$2" "$3" backup verify SET.backup
+    compare "$kind folders: restore" "$2" "$3" restore SET.backup --to "$scratch/out"
+    compare "$kind folders: unpack" "$2" "$3" unpack SET.xb "$scratch/out"
+    rm -rf "$2".{backup,xb,spool,socket} "$3".{backup,xb,spool,socket}
+}
+
 printf '%-44s %11s %11s %5s %9s %9s %5s %11s\n' "command" "CPU $few" "CPU $many" "ratio" "calls" "calls" "ratio" "peak"
 for kind in $kinds; do
     for shape in $shapes; do
@@ -73,6 +93,7 @@ for kind in $kinds; do
         done
         compare "$kind $shape: table export" "$a" "$b" table export --format jsonl -o "$scratch/out/" SET
     done
+    compare_backups "$kind" "$(make_set "$kind" folders "$few")" "$(make_set "$kind" folders "$many")"
     a="$(make_set "$kind" folders "$few" --dirty "$few")" b="$(make_set "$kind" folders "$many" --dirty "$many")"
     compare "$kind folders, all changed: redo info" "$a" "$b" redo info SET
     compare "$kind folders, all changed: recover --to" "$a" "$b" recover --to "$scratch/out" SET
