@@ -290,7 +290,7 @@ impl<'b> Bench<'b> {
         let name = |tree: &NamedTree| tree.named.as_ref().and_then(|named| named.name.clone());
         let can_walk = |tree: &&NamedTree| {
             let index = tree.named.as_ref().and_then(|named| named.index.as_ref());
-            Walk::can_descend(&tree.root, index, &self.one.space)
+            Walk::can_descend(&tree.root, index)
         };
         let trees = || self.one.trees.iter().filter(can_walk);
         if let Some(wanted) = &self.options.index {

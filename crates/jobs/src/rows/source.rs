@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use flow::FileSet;
+use format::keyring::KeyStore;
 use format::page::index::IndexPage;
 use format::page::lob::{LobReader, Reference};
 use format::record::{RecordFields, Stored};
@@ -22,12 +23,14 @@ use crate::source::name::table_of_path;
 use crate::source::redo_log::RedoLogs;
 use crate::source::remote::Missed;
 use crate::source::selection::Selection;
-use crate::table::definitions::{Definitions, Described, own_definitions};
+use crate::table::definitions::{Definitions, Described, Dictionaries, own_definitions};
 use crate::table::known::{Known, know};
 use crate::table::lone::{self, Statements};
-use crate::table::{groups, in_parallel, open};
-use crate::tree::{Opener, Tablespace};
+use crate::table::{GIVE_BACK_EVERY, batches, groups, in_parallel, open_described};
+use crate::tree::{FoundFile, Opener, Tablespace};
 
+/// Tablespaces whose definitions and maps are in memory at a time; afterwards only their tables are.
+const BATCH: usize = 1024;
 /// No tree has more levels.
 const LEVELS_MAX: usize = 32;
 
@@ -115,55 +118,38 @@ impl Tables {
     /// # Errors
     /// Keys or statements that cannot be read.
     pub fn find(paths: &[PathBuf], wish: Wish<'_>) -> Result<Self, Error> {
-        let Wish { page_size, workers, index, .. } = wish;
         let keys = wish.keys.read()?;
-        let statements = wish.create_table.map(Statements::read).transpose()?;
         let mut inventory = Inventory::take_selected(paths, wish.selection.unwrap_or(&Selection::default()));
         let archives = archives(&inventory);
         let groups = groups(&mut inventory);
         let set = files::set(groups.iter().flatten().map(|file| (file.path.clone(), file.len)));
-        let opened = in_parallel(workers, &groups, |files| open(files, &keys, page_size));
-        let mut definitions = Definitions::read(opened.iter().filter_map(|(_, opened)| opened.as_ref().ok()), &keys);
         // A requested file that is missing is reported: that is not the same as an empty table.
         let passed = inventory.failed.iter().chain(&inventory.vanished);
         let passed = passed.map(|passed| Unread { path: passed.path.clone(), why: passed.why.clone() });
-        let (mut spaces, mut unread) = (Vec::new(), passed.chain(archives).collect::<Vec<_>>());
-        for (path, opened) in opened {
-            match opened {
-                Ok(space) => spaces.push(space),
-                Err(why) => unread.push(Unread { path, why }),
-            }
-        }
-        let named: HashSet<&Path> = paths.iter().map(PathBuf::as_path).collect();
-        let is_named = |space: &Tablespace| named.contains(space.path());
-        let mut opener = Opener::new();
-        let mut help = |space: &Tablespace| {
-            let is_wanted = holds_a_table(space, is_named(space));
-            if is_wanted {
-                Help::find(space, statements.as_ref(), &mut definitions, &mut opener)
-            } else {
-                Help::default()
-            }
+        let mut search = Search {
+            wish,
+            keys: &keys,
+            statements: wish.create_table.map(Statements::read).transpose()?,
+            named: paths.iter().map(PathBuf::as_path).collect(),
+            dictionaries: Dictionaries::of(&groups, &keys, wish.page_size),
+            opener: Opener::new(),
+            spaces: Vec::new(),
+            found: Found::default(),
+            unread: passed.chain(archives).collect(),
+            undefined: Vec::new(),
         };
-        let help: Vec<Help> = spaces.iter().map(&mut help).collect();
-        let known = in_parallel(workers, &spaces, |space| trees(space, &definitions, index));
-        let mut found = Found::default();
-        for (number, (trees, help)) in known.into_iter().zip(help).enumerate() {
-            let Some(space) = spaces.get(number) else { continue };
-            if trees.is_empty() && holds_a_table(space, is_named(space)) {
-                let why = help.why.clone().unwrap_or_else(|| "no definition of its table was found".to_owned());
-                unread.push(Unread { path: space.path().to_path_buf(), why });
-            }
-            let is_wanted = |tree: &(Described, TreeSource)| {
-                let is_selected = wish.selection.is_none_or(|selection| {
-                    is_named(space) || selection.has_file(space.path()) || selection.has_table(&tree.0.table)
-                });
-                is_selected && (is_named(space) || !is_the_servers(&tree.0.table))
-            };
-            for tree in trees.into_iter().filter(is_wanted) {
-                found.add(number, tree, &help, &spaces);
+        let mut unreturned = 0;
+        for batch in batches(&groups, BATCH) {
+            search.batch(batch);
+            unreturned += batch.len();
+            if unreturned >= GIVE_BACK_EVERY {
+                flow::give_back_memory();
+                unreturned = 0;
             }
         }
+        let Search { spaces, mut found, mut unread, mut undefined, dictionaries, .. } = search;
+        drop((dictionaries, groups));
+        unread.append(&mut undefined);
         found.tables.sort_by(|a, b| a.name.cmp(&b.name));
         // Why a definition was not found may be that the file beside the table could not be read.
         let of_spaces = spaces.iter().flat_map(|space| &space.files).map(|file| &file.path);
@@ -187,6 +173,64 @@ impl Tables {
             of_others: of_others.collect(),
             pending: redo.pending(),
         })
+    }
+}
+
+/// A search for tables, batch by batch of tablespaces: of each batch, only its tables stay.
+struct Search<'s> {
+    wish: Wish<'s>,
+    keys: &'s KeyStore,
+    statements: Option<Statements>,
+    /// The paths that the user named.
+    named: HashSet<&'s Path>,
+    dictionaries: Dictionaries<'s>,
+    opener: Opener,
+    spaces: Vec<Tablespace>,
+    found: Found,
+    unread: Vec<Unread>,
+    /// Files without a definition.
+    undefined: Vec<Unread>,
+}
+
+impl Search<'_> {
+    fn batch(&mut self, batch: &[Vec<FoundFile>]) {
+        let Wish { workers, index, page_size, .. } = self.wish;
+        let how = (self.keys, page_size);
+        let opened = in_parallel(workers, batch, |files, opener| open_described(files, how, opener));
+        let of_batch = opened.iter().filter_map(|(_, opened)| opened.as_ref().ok());
+        let mut definitions = Definitions::read_with(of_batch, &mut self.dictionaries);
+        let first = self.spaces.len();
+        for (path, opened) in opened {
+            match opened {
+                Ok(opening) => self.spaces.push(opening.space),
+                Err(why) => self.unread.push(Unread { path, why }),
+            }
+        }
+        let (named, spaces) = (&self.named, self.spaces.get(first..).unwrap_or(&[]));
+        let is_named = |space: &Tablespace| named.contains(space.path());
+        let mut help = |space: &Tablespace| {
+            let is_wanted = holds_a_table(space, is_named(space));
+            let help =
+                is_wanted.then(|| Help::find(space, self.statements.as_ref(), &mut definitions, &mut self.opener));
+            help.unwrap_or_default()
+        };
+        let help: Vec<Help> = spaces.iter().map(&mut help).collect();
+        let known = in_parallel(workers, spaces, |space, opener| trees(space, &definitions, index, opener));
+        for ((number, space), (trees, help)) in (first..).zip(spaces).zip(known.into_iter().zip(help)) {
+            if trees.is_empty() && holds_a_table(space, is_named(space)) {
+                let why = help.why.clone().unwrap_or_else(|| "no definition of its table was found".to_owned());
+                self.undefined.push(Unread { path: space.path().to_path_buf(), why });
+            }
+            let is_wanted = |(described, _): &(Described, TreeSource)| {
+                let is_selected = self.wish.selection.is_none_or(|selection| {
+                    is_named(space) || selection.has_file(space.path()) || selection.has_table(&described.table)
+                });
+                is_selected && (is_named(space) || !is_the_servers(&described.table))
+            };
+            for tree in trees.into_iter().filter(is_wanted) {
+                self.found.add(number, tree, &help, &self.spaces);
+            }
+        }
     }
 }
 
@@ -382,9 +426,13 @@ fn is_its_file(path: &Path, table: &str) -> bool {
 }
 
 /// The trees with rows in a tablespace.
-fn trees(space: &Tablespace, definitions: &Definitions, index: Option<&str>) -> Vec<(Described, TreeSource)> {
-    let mut opener = Opener::new();
-    let known = know(space, definitions);
+fn trees(
+    space: &Tablespace,
+    definitions: &Definitions,
+    index: Option<&str>,
+    opener: &mut Opener,
+) -> Vec<(Described, TreeSource)> {
+    let known = know(space, definitions, opener);
     let described = definitions.in_space(space);
     let wanted = |described: &Described| match index {
         Some(name) => described.index.name.eq_ignore_ascii_case(name),
@@ -394,7 +442,7 @@ fn trees(space: &Tablespace, definitions: &Definitions, index: Option<&str>) -> 
         .into_iter()
         .filter(wanted)
         .map(|described| {
-            let tree = tree(space, &known, definitions, &described, &mut opener);
+            let tree = tree(space, &known, definitions, &described, opener);
             (described, tree)
         })
         .collect()
@@ -415,9 +463,7 @@ fn tree(
         return tree;
     }
     let Some(root) = root else { return tree };
-    let is_instant =
-        IndexPage::parse(&root.image.page(), &space.format).ok().and_then(|page| page.instant_core()).is_some();
-    if !is_instant {
+    if root.instant_core.is_none() {
         return tree;
     }
     match definitions.named(space, root, &known.map, opener).and_then(|named| named.index) {

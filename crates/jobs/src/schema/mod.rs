@@ -107,7 +107,7 @@ pub fn schema(paths: &[PathBuf], options: &SchemaOptions) -> Result<SchemaReport
     }
     let mut opener = Opener::new();
     for files in groups(&mut inventory) {
-        let (path, opened) = open(&files, &keys, options.page_size);
+        let (path, opened) = open(&files, (&keys, options.page_size), &mut opener);
         match opened {
             Ok(space) => {
                 let failed = of_space(&space, &path, &mut opener, (&mut found, &mut wanted), &mut report);

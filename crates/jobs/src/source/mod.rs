@@ -62,7 +62,11 @@ pub(crate) fn read_up_to(file: &impl FileExt, offset: u64, len: usize) -> io::Re
 /// The first bytes of a file, up to `len`, in pieces that begin at 64 KiB and double: a small file takes one request and one that finds its
 /// end, and no buffer that is much larger than it.
 pub(crate) fn head_of(file: &impl FileExt, len: usize) -> io::Result<Vec<u8>> {
-    let (mut bytes, mut piece) = (Vec::new(), 64 << 10);
+    head_in_pieces(file, len, 64 << 10)
+}
+
+fn head_in_pieces(file: &impl FileExt, len: usize, mut piece: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
     while bytes.len() < len {
         let (start, want) = (bytes.len(), piece.min(len - bytes.len()));
         bytes.resize(start + want, 0);
@@ -125,10 +129,14 @@ pub(crate) fn is_unwritten(path: &Path) -> bool {
 /// would block.
 pub(crate) fn read_small(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let refused = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
-    if !files::metadata(path)?.is_file() {
+    let file = File::open(path)?;
+    let meta = file.metadata()?;
+    if !meta.is_file() {
         return Err(refused("not a regular file".to_owned()));
     }
-    let bytes = head_of(&File::open(path)?, usize::try_from(max + 1).unwrap_or(usize::MAX))?;
+    // One byte more than it has shows that it has not grown.
+    let [most, expected] = [max, meta.len().min(max)].map(|len| usize::try_from(len + 1).unwrap_or(usize::MAX));
+    let bytes = head_in_pieces(&file, most, expected)?;
     if bytes.len() as u64 > max {
         return Err(refused(format!("longer than the {max} bytes that a file of this kind can have")));
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use format::keyring::KeyStore;
+use format::page::fil::PageType;
 use format::page::index::IndexPage;
 use format::page::sdi::SdiKind;
 use format::record::{Record, RecordFields, redundant};
@@ -45,6 +46,19 @@ enum DefinitionPlace {
     Folder(PathBuf, u32),
 }
 
+/// A tablespace, and the tables that it describes itself.
+pub(crate) struct Opening {
+    pub space: Tablespace,
+    pub own: Vec<Arc<TableDef>>,
+}
+
+impl Opening {
+    pub fn of(space: Tablespace, opener: &mut Opener) -> Self {
+        let own = own_tables(&space, opener).unwrap_or_default().into_iter().map(Arc::new).collect();
+        Self { space, own }
+    }
+}
+
 /// All known definitions.
 #[derive(Debug, Default)]
 pub(crate) struct Definitions {
@@ -80,21 +94,21 @@ impl Definitions {
         for space in spaces.clone().filter(|space| space.format.space().0 == 0) {
             dictionaries.add(space);
         }
-        Self::read_with(spaces, &mut dictionaries)
+        let mut opener = Opener::new();
+        let openings: Vec<Opening> = spaces.map(|space| Opening::of(space.clone(), &mut opener)).collect();
+        Self::read_with(openings.iter(), &mut dictionaries)
     }
 
-    /// The same for some of the tablespaces: the dictionaries are read once for all.
-    pub fn read_with<'s>(
-        spaces: impl Iterator<Item = &'s Tablespace> + Clone,
-        dictionaries: &mut Dictionaries<'_>,
-    ) -> Self {
+    /// The same for some of the tablespaces, with the tables that each describes itself: the dictionaries are read once for all.
+    pub fn read_with<'s>(spaces: impl Iterator<Item = &'s Opening>, dictionaries: &mut Dictionaries<'_>) -> Self {
         let mut definitions = Self::default();
         let mut datadirs = BTreeSet::new();
         let mut opener = Opener::new();
-        let numbers: BTreeSet<u32> = spaces.clone().map(|space| space.format.space().0).collect();
-        for space in spaces {
-            for table in own_tables(space, &mut opener).unwrap_or_default() {
-                definitions.add_own(space, &Arc::new(table));
+        let mut numbers = BTreeSet::new();
+        for Opening { space, own } in spaces {
+            numbers.insert(space.format.space().0);
+            for table in own {
+                definitions.add_own(space, table);
             }
             let has_own = space.header.is_some_and(|header| header.flags & 1 << 14 != 0);
             if space.format.family() == Family::MariaDb || !has_own {
@@ -140,18 +154,24 @@ impl Definitions {
     /// Adds the tables of the old dictionary that are in one of the tablespaces. Each has a file of its own, and a bucket may have ten thousand
     /// where one is wanted.
     fn add_old(&mut self, datadir: &Path, dictionary: &OldDictionary, numbers: &BTreeSet<u32>) {
+        // The partitions of a table follow each other, and have one file together.
+        let (mut last, mut def): (Option<(&str, bool)>, Option<Arc<TableDef>>) = (None, None);
         for table in numbers.iter().filter_map(|number| dictionary.tables.get(number)).flatten() {
             let whole = whole_table(&table.name);
-            let frm = read_small(&datadir.join(format!("{whole}.frm")), FRM_MAX).ok();
             let entries = dictionary.indexes.get(&table.id).map_or(&[][..], Vec::as_slice);
             let has_doc_id = entries.iter().any(|entry| entry.name == DOC_ID_INDEX);
-            let Some(def) = frm.and_then(|frm| from_frm(&frm, has_doc_id).ok()).map(Arc::new) else { continue };
+            if last != Some((whole, has_doc_id)) {
+                let frm = read_small(&datadir.join(format!("{whole}.frm")), FRM_MAX).ok();
+                def = frm.and_then(|frm| from_frm(&frm, has_doc_id).ok()).map(Arc::new);
+                last = Some((whole, has_doc_id));
+            }
+            let Some(def) = &def else { continue };
             for entry in entries {
                 let Some(index) = def.indexes.iter().find(|index| index.name == entry.name) else { continue };
                 let name = table_name(&table.name);
                 let place = DefinitionPlace::Folder(datadir.to_path_buf(), table.space.0);
                 let index = index.clone().at(entry.root);
-                let (id, root, whole) = (entry.root.id, entry.root.root.0, Arc::clone(&def));
+                let (id, root, whole) = (entry.root.id, entry.root.root.0, Arc::clone(def));
                 self.add(place, id, DescribedIndex { table: name, root, is_here: true, index, whole });
             }
         }
@@ -209,15 +229,13 @@ impl Definitions {
 
     /// What is known of the tree with this root.
     pub fn named(&self, space: &Tablespace, root: &Root, map: &SpaceMap, opener: &mut Opener) -> Option<Named> {
-        let image = root.image.page();
-        let page = IndexPage::parse(&image, &space.format).ok()?;
-        if page.page_type() == format::page::fil::PageType::SDI {
+        if root.page_type == PageType::SDI {
             return Some(Named { table: None, name: Some("SDI".to_owned()), index: builtin::sdi(), whole: None });
         }
         let key = (root.index_id, root.page_no);
         let entry = self.described(space).find_map(|entries| entries.get(&key))?;
         // MySQL's definition tells how rows were instantly altered, MariaDB's does not.
-        let index = match page.instant_core() {
+        let index = match root.instant_core {
             Some(core) if entry.index.is_clustered() => {
                 altered(space, (root, map), &entry.whole, &entry.index, core, opener)
             }

@@ -31,11 +31,11 @@ impl Known {
     }
 }
 
-pub(crate) fn know(space: &Tablespace, definitions: &Definitions) -> Known {
-    let mut opener = Opener::new();
-    let map = SpaceMap::read(space, &mut opener);
+pub(crate) fn know(space: &Tablespace, definitions: &Definitions, opener: &mut Opener) -> Known {
+    opener.take_newest();
+    let map = SpaceMap::read(space, opener);
     let mut findings = map.findings.clone();
     let named = definitions.roots_of(space);
-    let roots = roots::find(space, &map, &named, &mut opener, &mut findings);
+    let roots = roots::find(space, &map, &named, opener, &mut findings);
     Known { space: space.clone(), map, roots, findings, newest: opener.take_newest() }
 }

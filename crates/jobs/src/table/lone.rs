@@ -222,10 +222,8 @@ struct Seen {
 
 /// The indexes of a tablespace, oldest first: from the roots if the first one is sound, otherwise from all pages.
 fn candidates(space: &Tablespace, opener: &mut Opener) -> Vec<Clustered> {
-    let known = know(space, &Definitions::default());
-    let is_tree =
-        |image: &[u8]| IndexPage::parse(image, &space.format).is_ok_and(|page| page.page_type() != PageType::SDI);
-    let mut roots: Vec<&Root> = known.roots.iter().filter(|root| is_tree(&root.image.page())).collect();
+    let known = know(space, &Definitions::default(), opener);
+    let mut roots: Vec<&Root> = known.roots.iter().filter(|root| root.page_type != PageType::SDI).collect();
     roots.sort_by_key(|root| root.index_id);
     let first = if space.has_dictionary_information() { 4 } else { 3 };
     let is_whole = roots.first().is_some_and(|root| root.page_no == first)
@@ -266,7 +264,7 @@ fn fits(space: &Tablespace, table: &Arc<TableDef>, place: &Clustered, opener: &m
     let mut own = Definitions::default();
     own.add_own(space, table);
     let described = own.in_space(space).into_iter().next().ok_or("it defines no rows")?;
-    let known = know(space, &own);
+    let known = know(space, &own, opener);
     let root = known.roots.iter().find(|root| root.index_id == place.id && root.page_no == place.root);
     let named = root.and_then(|root| own.named(space, root, &known.map, opener));
     let index = named.and_then(|named| named.index).unwrap_or(described.index);

@@ -37,10 +37,10 @@ use crate::source::name::{NameHint, table_of_path};
 use crate::source::remote::Missed;
 use crate::tree::walk::crew::{Crew, SweepSubject};
 use crate::tree::walk::{Receivers, Tools};
-use crate::tree::{FoundFile, Root, Tablespace, TreeReport, Walk, links};
+use crate::tree::{FoundFile, Opener, Root, Tablespace, TreeReport, Walk, links};
 use crate::{Error, fault};
 use definitions::Dictionaries;
-pub(crate) use definitions::{Definitions, Named};
+pub(crate) use definitions::{Definitions, Named, Opening};
 use known::{Known, know};
 use matching::Matches;
 use options::windows;
@@ -90,30 +90,26 @@ pub fn tables_watched(
         move |counters: &Counters| watch(progress.bytes(), counters)
     });
     let watch = tell.as_ref().map(|tell| tell as &(dyn Fn(&Counters) + Sync));
-    let mut settling = settle::begin(&inventory, &catalogs, (options, &keys));
+    let mut settling = settle::begin(&mut inventory, &catalogs, (options, &keys));
     let (mut dictionaries, mut owned) = (Dictionaries::of(&groups, &keys, options.page_size), HashSet::new());
     watched(watch, &counters, || {
         let mut unreturned = 0;
+        let how = (&keys, options.page_size);
         for batch in batches(&groups, BATCH) {
-            let spaces = in_parallel(workers, batch, |files| open(files, &keys, options.page_size));
+            let spaces = in_parallel(workers, batch, |files, opener| open_described(files, how, opener));
             let of_batch = spaces.iter().filter_map(|(_, opened)| opened.as_ref().ok());
             let definitions = Definitions::read_with(of_batch, &mut dictionaries);
-            let mut subjects = in_parallel(workers, &spaces, |(path, opened)| Subject {
-                path: path.clone(),
-                opened: opened.as_ref().map(|space| know(space, &definitions)).map_err(String::clone),
-            });
-            drop(spaces);
-            progress.know(batch, bytes_of(&subjects));
-            let matches = if options.extended { Matches::plan(&subjects, &definitions) } else { Matches::default() };
-            let mut walked = walk_all(&subjects, (&definitions, &matches), &set, options, &counters)?;
-            if !options.watcher.is_stopped() {
-                matches.settle(&subjects, &set, options, &counters, &mut walked)?;
+            // All partitions of a table are in one batch, because one of them describes the others. Their maps and roots need not be.
+            for (spaces, files) in spaces.chunks(BATCH).zip(batch.chunks(BATCH)) {
+                let mut subjects = known_of(spaces, &definitions, workers);
+                progress.know(files, bytes_of(&subjects));
+                let walked = walked_of(&subjects, &definitions, &set, options, &counters)?;
+                // If a file could not be read to its end, its findings may only reflect the missing rest: report the failure instead.
+                owned.extend(miss(files::failures_of(&inventory.asked), &mut subjects));
+                settling.batch(&subjects, &walked, &definitions);
+                counters.worker(0).done_with(files.len());
             }
-            // If a file could not be read to its end, its findings may only reflect the missing rest: report the failure instead.
-            owned.extend(miss(files::failures_of(&inventory.asked), &mut subjects));
-            settling.batch(&subjects, &walked, &definitions);
-            counters.worker(0).done_with(batch.len());
-            drop((subjects, walked, definitions, matches));
+            drop((spaces, definitions));
             unreturned += batch.len();
             if unreturned >= GIVE_BACK_EVERY {
                 flow::give_back_memory();
@@ -123,7 +119,7 @@ pub fn tables_watched(
         Ok::<_, Error>(())
     })?;
     // What follows compares the whole dictionary with the files, and takes the most memory of all.
-    drop(dictionaries);
+    drop((dictionaries, groups, set));
     flow::give_back_memory();
     let missed = files::failures_of(&inventory.asked);
     inventory.failed.extend(unowned(missed, &owned, &settling.held, &inventory.failed));
@@ -147,11 +143,12 @@ pub fn tables_watched(
 const BATCH: usize = 128;
 
 /// The C library's memory is returned after this many tablespaces: it takes most of their state from what the batches before have left, and
-/// returned after each batch, all of that would be mapped again, page by page: 12.0 s of CPU for 50,000 tables instead of 8.4.
-const GIVE_BACK_EVERY: usize = 4096;
+/// returned after each batch, all of that would be mapped again, page by page: 12.0 s of CPU for 50,000 tables instead of 8.4. What lies unused
+/// between is up to 12 MiB.
+pub(crate) const GIVE_BACK_EVERY: usize = 2048;
 
 /// The tablespaces in batches of about `size`. The partitions of a table stay together, because one of them describes all.
-fn batches(groups: &[Vec<FoundFile>], size: usize) -> impl Iterator<Item = &[Vec<FoundFile>]> {
+pub(crate) fn batches(groups: &[Vec<FoundFile>], size: usize) -> impl Iterator<Item = &[Vec<FoundFile>]> {
     let mut rest = groups;
     std::iter::from_fn(move || {
         let table_at = |at: usize| {
@@ -287,32 +284,67 @@ pub(crate) fn groups(inventory: &mut Inventory) -> Vec<Vec<FoundFile>> {
 
 pub(crate) fn open(
     files: &[FoundFile],
-    keys: &KeyStore,
-    page_size: Option<u32>,
+    (keys, page_size): (&KeyStore, Option<u32>),
+    opener: &mut Opener,
 ) -> (PathBuf, Result<Tablespace, String>) {
     let path = files.first().map(|file| file.path.clone()).unwrap_or_default();
-    let opened = Tablespace::open(files, keys, page_size).and_then(|space| {
+    let opened = Tablespace::open_with(files, keys, page_size, opener).and_then(|space| {
         let locked = space.format.encryption() != format::Encryption::None && matches!(space.key, SpaceKey::None);
         if locked { Err(format!("is {NO_KEY}")) } else { Ok(space) }
     });
     (path, opened)
 }
 
-/// Applies `act` to each item on several workers; the results are in the order of the items.
+/// The same with the tables that it describes itself, while its file is open.
+pub(crate) fn open_described(
+    files: &[FoundFile],
+    how: (&KeyStore, Option<u32>),
+    opener: &mut Opener,
+) -> (PathBuf, Result<Opening, String>) {
+    let (path, opened) = open(files, how, opener);
+    (path, opened.map(|space| Opening::of(space, opener)))
+}
+
+/// Applies `act` to each item on several workers, each with an opener of its own; the results are in the order of the items.
 pub(crate) fn in_parallel<I: Sync, T: Send + Sync>(
     workers: usize,
     items: &[I],
-    act: impl Fn(&I) -> T + Sync,
+    act: impl Fn(&I, &mut Opener) -> T + Sync,
 ) -> Vec<T> {
     let results: Vec<OnceLock<T>> = items.iter().map(|_| OnceLock::new()).collect();
     let tasks: Vec<_> = items.iter().zip(&results).collect();
     let list = WorkList::new(&tasks);
     run_workers(workers.min(items.len()), |_| {
+        let mut opener = Opener::new();
         while let Some((_, (item, result))) = list.take() {
-            result.get_or_init(|| act(item));
+            result.get_or_init(|| act(item, &mut opener));
         }
     });
     results.into_iter().filter_map(OnceLock::into_inner).collect()
+}
+
+/// What is known of tablespaces before their trees are walked.
+fn known_of(spaces: &[(PathBuf, Result<Opening, String>)], definitions: &Definitions, workers: usize) -> Vec<Subject> {
+    in_parallel(workers, spaces, |(path, opened), opener| {
+        let opened = opened.as_ref().map(|opening| know(&opening.space, definitions, opener));
+        Subject { path: path.clone(), opened: opened.map_err(String::clone) }
+    })
+}
+
+/// Walks every tree, and compares entries with rows where that is wanted.
+fn walked_of(
+    subjects: &[Subject],
+    definitions: &Definitions,
+    set: &FileSet,
+    options: &TableOptions,
+    counters: &Counters,
+) -> Result<Vec<Vec<Walked>>, Error> {
+    let matches = if options.extended { Matches::plan(subjects, definitions) } else { Matches::default() };
+    let mut walked = walk_all(subjects, (definitions, &matches), set, options, counters)?;
+    if !options.watcher.is_stopped() {
+        matches.settle(subjects, set, options, counters, &mut walked)?;
+    }
+    Ok(walked)
 }
 
 /// Walks every tree; results are in the order of subjects and roots.
@@ -403,7 +435,7 @@ fn walk<'c>(
 ) -> TreeReport {
     let index = named.and_then(|named| named.index.as_ref());
     let place = (&known.space, &known.map);
-    if !Walk::can_descend(root, index, &known.space) {
+    if !Walk::can_descend(root, index) {
         return links::run(place, root, (options.depth, options.findings_max), gather, tools);
     }
     let walk = || Walk::new(place, root, index, options.depth, options.findings_max).received_by(receivers.as_ref());

@@ -46,12 +46,12 @@ impl One {
         let keys = KeyStore::default();
         let refused = |why| Error::Unusable { path: path.to_path_buf(), why };
         let space = Tablespace::open(&[file], &keys, None).map_err(refused)?;
+        let mut opener = Opener::new();
         let definitions = Definitions::read([&space].into_iter(), &keys);
-        let Known { map, roots, findings, .. } = know(&space, &definitions);
+        let Known { map, roots, findings, .. } = know(&space, &definitions, &mut opener);
         if let Some(finding) = findings.first() {
             return Err(Error::Damaged { path: path.to_path_buf(), what: finding.message.clone() });
         }
-        let mut opener = Opener::new();
         let name = |root: Root| NamedTree { named: definitions.named(&space, &root, &map, &mut opener), root };
         let trees = roots.into_iter().map(name).collect();
         let set = files::set([(path.to_path_buf(), len)]);

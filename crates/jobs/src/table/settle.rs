@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use format::keyring::KeyStore;
 use format::page::fil::PageType;
-use format::page::index::IndexPage;
 use format::schema::IndexKind;
 use format::{Family, PageNo};
 
@@ -91,7 +90,7 @@ impl Tree<'_> {
 
 /// Begins the report; batches of tablespaces follow.
 pub(super) fn begin<'s>(
-    inventory: &Inventory,
+    inventory: &mut Inventory,
     catalogs: &[Catalog],
     (options, keys): (&'s TableOptions, &'s KeyStore),
 ) -> Settling<'s> {
@@ -102,7 +101,7 @@ pub(super) fn begin<'s>(
         hurt: Vec::new(),
         tables: options.list_tables.then(Vec::new),
         incomplete: false,
-        skipped: inventory.skipped.iter().map(skipped).collect(),
+        skipped: std::mem::take(&mut inventory.skipped).into_iter().map(skipped).collect(),
         pending: Vec::new(),
         effort: Effort::default(),
     };
@@ -116,8 +115,8 @@ pub(super) fn begin<'s>(
     settling
 }
 
-fn skipped(passed: &Passed) -> SkippedFile {
-    SkippedFile { path: shown(&passed.path), why: passed.why.clone() }
+fn skipped(passed: Passed) -> SkippedFile {
+    SkippedFile { path: shown(&passed.path), why: passed.why }
 }
 
 /// Whether an index that the dictionary or the segments know may be missing among the roots.
@@ -164,8 +163,7 @@ impl Settling<'_> {
                 root,
                 named: definitions.named(&known.space, root, &known.map, &mut opener),
                 walked,
-                is_rtree: IndexPage::parse(&root.image.page(), &known.space.format)
-                    .is_ok_and(|page| page.page_type() == PageType::RTREE),
+                is_rtree: root.page_type == PageType::RTREE,
                 is_miscounted: Cell::new(false),
             })
             .collect();

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use format::page::fsp::{FileAddress, XDES_ARR_OFFSET, xdes_size};
 use format::page::xdes::{self, ExtentState};
-use format::{ExtentMap, SpaceFormat};
+use format::{ExtentMap, PageNo, SpaceFormat};
 
 /// Where a list node points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +32,10 @@ impl Link {
 /// Sentinels in place of an extent number: the end of a list, and an address that belongs to no descriptor.
 const END: u32 = u32::MAX;
 const NOWHERE: u32 = u32::MAX - 1;
+/// The address of zeros, which every descriptor that was never used has. It stands for itself, because most tablespaces are small and have
+/// hundreds of them: in a map they were a tenth of the time that checking such a tablespace takes.
+const ZEROS: u32 = u32::MAX - 2;
+const ADDRESS_OF_ZEROS: FileAddress = FileAddress { page_no: PageNo(0), offset: 0 };
 
 /// The previous and next extent of each extent in its list.
 #[derive(Debug, Default)]
@@ -48,6 +52,7 @@ impl Links {
         let mut number = |link: Link, is_next: bool| match link {
             Link::End => END,
             Link::Extent(number) => number,
+            Link::Nowhere(ADDRESS_OF_ZEROS) => ZEROS,
             Link::Nowhere(address) => {
                 self.strange.insert((extent, is_next), address);
                 NOWHERE
@@ -61,6 +66,7 @@ impl Links {
     fn link(&self, extent: u32, number: Option<&u32>, is_next: bool) -> Link {
         match number {
             None | Some(&END) => Link::End,
+            Some(&ZEROS) => Link::Nowhere(ADDRESS_OF_ZEROS),
             Some(&NOWHERE) => self.strange.get(&(extent, is_next)).map_or(Link::End, |address| Link::Nowhere(*address)),
             Some(&number) => Link::Extent(number),
         }

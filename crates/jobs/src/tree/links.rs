@@ -178,6 +178,9 @@ mod tests {
             leaf_segment: Some(2),
             top_segment: Some(1),
             pages: 0,
+            page_type: PageType::INDEX,
+            style: format::record::RecordStyle::Compact,
+            instant_core: None,
             image,
         }
     }

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use format::bytes::is_zero;
+use format::page::fil::PageType;
 use format::page::index::{IndexPage, SegmentHeader};
+use format::record::RecordStyle;
 
 use super::{Opener, Rule, SpaceMap, Tablespace, TreeFinding};
 
@@ -24,6 +27,12 @@ pub struct Root {
     pub top_segment: Option<u64>,
     /// Number of pages in both segments.
     pub pages: u64,
+    /// The type of the page.
+    pub page_type: PageType,
+    /// The format of its records.
+    pub style: RecordStyle,
+    /// See [`IndexPage::instant_core`].
+    pub instant_core: Option<u16>,
     /// The page as opened.
     pub image: RootImage,
 }
@@ -45,12 +54,12 @@ impl RootImage {
     pub fn of(page: &[u8]) -> Self {
         let (mut parts, mut at) = (Vec::new(), 0);
         let mut rest = page;
-        while let Some(zeros) = rest.iter().position(|byte| *byte != 0) {
+        while let Some(zeros) = zeros_before(rest) {
             let (_, from) = rest.split_at(zeros);
             let mut end = 0;
             // A part ends where a run of zeros begins.
             for chunk in from.chunks(RUN_MIN) {
-                if chunk.iter().all(|byte| *byte == 0) {
+                if is_zero(chunk) {
                     break;
                 }
                 end += chunk.len();
@@ -74,6 +83,13 @@ impl RootImage {
         }
         page.into()
     }
+}
+
+/// Where the first byte is that is not zero. Whole runs are passed over at once: most of a root is zeros.
+fn zeros_before(bytes: &[u8]) -> Option<usize> {
+    let runs = bytes.chunks(RUN_MIN).position(|run| !is_zero(run))? * RUN_MIN;
+    let within = bytes.get(runs..)?.iter().position(|byte| *byte != 0)?;
+    Some(runs + within)
 }
 
 /// The roots of a tablespace, ascending; faults go to `findings`. `named` are the dictionary's root pages.
@@ -124,8 +140,7 @@ fn root_at(
     named: bool,
     opener: &mut Opener,
 ) -> Result<Option<Root>, String> {
-    let stored = space.stored_with(page_no, opener)?;
-    let image = opener.open(&stored, page_no, space).image?;
+    let image = space.stored_with(page_no, opener, |stored, opener| opener.open(stored, page_no, space).image)?;
     let Ok(page) = IndexPage::parse(&image, &space.format) else { return Ok(None) };
     let Some((leaf, top)) = page.segments() else { return Ok(None) };
     let segment = |header: SegmentHeader| map.segment_at((header.inode.page_no.0, header.inode.offset));
@@ -142,8 +157,20 @@ fn root_at(
         .map(|segment| segment.fragments.len() as u64 + size(segment.not_full) + size(segment.full));
     let (index_id, level, pages) = (page.index_id(), page.level(), pages.sum());
     let is_empty = page.is_leaf() && page.record_count() == 0;
-    let image = RootImage::of(&image);
-    Ok(Some(Root { page_no, index_id, level, is_empty, leaf_segment, top_segment, pages, image }))
+    let (page_type, style, instant_core) = (page.page_type(), page.style(), page.instant_core());
+    Ok(Some(Root {
+        page_no,
+        index_id,
+        level,
+        is_empty,
+        leaf_segment,
+        top_segment,
+        pages,
+        page_type,
+        style,
+        instant_core,
+        image: RootImage::of(&image),
+    }))
 }
 
 #[cfg(test)]

@@ -14,11 +14,11 @@ use super::page::{Opened, Opener};
 use crate::fault;
 use crate::source::datadir::plain;
 use crate::source::files::{self, File};
-use crate::source::head_of;
 use crate::source::keys::SpaceKey;
 use crate::source::page::PageAt;
 use crate::source::remote::RemoteObject;
 use crate::source::space::{self, HEAD, LONG_HEAD};
+use crate::source::{head_of, read_into};
 
 /// Read this many pages one by one: opening a queue takes longer.
 const FEW: usize = 2;
@@ -72,18 +72,35 @@ impl SpaceFile {
     }
 }
 
-/// The file of the page read last: the next one is in the same file as a rule, and opening costs more than reading.
+/// The file of the page read last, because the next one is in the same file as a rule, and opening costs more than reading; and memory that
+/// the next page, or the next file's head, takes again.
 #[derive(Debug, Default)]
-pub(super) struct OpenFile(Option<(PathBuf, File)>);
+pub(super) struct OpenFile {
+    opened: Option<(PathBuf, File)>,
+    page: Vec<u8>,
+    head: Vec<u8>,
+}
 
 impl OpenFile {
-    fn of(&mut self, file: &SpaceFile) -> std::io::Result<&File> {
-        let kept = self.0.take().filter(|(path, _)| *path == file.path && file.object.is_none());
+    /// The file, and room for `len` bytes.
+    fn of(&mut self, file: &SpaceFile, len: usize) -> std::io::Result<(&File, &mut [u8])> {
+        let kept = self.opened.take().filter(|(path, _)| *path == file.path && file.object.is_none());
         let opened = match kept {
             Some(kept) => kept,
             None => (file.path.clone(), file.open()?),
         };
-        Ok(&self.0.insert(opened).1)
+        self.page.resize(len, 0);
+        Ok((&self.opened.insert(opened).1, &mut self.page))
+    }
+
+    /// Opens a file and reads its first bytes.
+    fn head(&mut self, path: &Path) -> std::io::Result<&[u8]> {
+        self.opened = None;
+        let file = File::open(path)?;
+        self.head.resize(HEAD, 0);
+        let got = read_into(&file, 0, &mut self.head)?;
+        self.opened = Some((path.to_path_buf(), file));
+        Ok(self.head.get(..got).unwrap_or(&[]))
     }
 }
 
@@ -106,15 +123,28 @@ impl Tablespace {
     /// # Errors
     /// Why the first file is not a tablespace, as a clause.
     pub fn open(files: &[FoundFile], keys: &KeyStore, page_size: Option<u32>) -> Result<Self, String> {
+        Self::open_with(files, keys, page_size, &mut Opener::new())
+    }
+
+    /// The same with an opener, which keeps the file open for the pages that are read next.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_with(
+        files: &[FoundFile],
+        keys: &KeyStore,
+        page_size: Option<u32>,
+        opener: &mut Opener,
+    ) -> Result<Self, String> {
         let path = &files.first().ok_or("there is no file")?.path;
-        let head = first_bytes(path, HEAD)?;
-        let part = match space::by_page0(&head, page_size) {
+        let head = opener.file.head(path).map_err(|error| format!("cannot be read: {}", plain(&error)))?;
+        let part = match space::by_page0(head, page_size) {
             Some(part) => part,
             None => {
                 space::by_pages(&first_bytes(path, LONG_HEAD)?, page_size, None).map_err(|error| error.to_string())?
             }
         };
-        let key = SpaceKey::find(&head, path, &part.format, keys).map_err(|error| error.to_string())?;
+        let key = SpaceKey::find(head, path, &part.format, keys).map_err(|error| error.to_string())?;
         let mut space = Self { format: part.format, header: part.header, key, files: Vec::new() };
         for FoundFile { path, file, len } in files {
             let pages = len / u64::from(space.format.physical().get());
@@ -185,22 +215,32 @@ impl Tablespace {
     /// # Errors
     /// Why it cannot be read, as a clause.
     pub fn stored(&self, page_no: u32) -> Result<Vec<u8>, String> {
-        self.stored_by(page_no, &mut OpenFile::default())
+        let mut open = OpenFile::default();
+        self.stored_by(page_no, &mut open)?;
+        Ok(open.page)
     }
 
-    /// The same with the file that the opener may have open from the page before.
+    /// Passes the page to `take`, which has the opener too, with the file that may be open from the page before.
     ///
     /// # Errors
     /// As [`Self::stored`].
-    pub(super) fn stored_with(&self, page_no: u32, opener: &mut Opener) -> Result<Vec<u8>, String> {
-        self.stored_by(page_no, &mut opener.file)
+    pub(super) fn stored_with<T>(
+        &self,
+        page_no: u32,
+        opener: &mut Opener,
+        take: impl FnOnce(&[u8], &mut Opener) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let mut file = std::mem::take(&mut opener.file);
+        let taken = self.stored_by(page_no, &mut file).and_then(|page| take(page, opener));
+        opener.file = file;
+        taken
     }
 
-    fn stored_by(&self, page_no: u32, open: &mut OpenFile) -> Result<Vec<u8>, String> {
+    fn stored_by<'o>(&self, page_no: u32, open: &'o mut OpenFile) -> Result<&'o [u8], String> {
         let (file, offset) = self.file_of(page_no).ok_or_else(|| not_there(page_no))?;
-        let mut page = vec![0; self.format.physical().bytes()];
-        let opened = open.of(file).map_err(|error| format!("page {page_no} cannot be read: {}", plain(&error)))?;
-        let read = opened.read_exact_at(&mut page, offset);
+        let opened = open.of(file, self.format.physical().bytes());
+        let (opened, page) = opened.map_err(|error| format!("page {page_no} cannot be read: {}", plain(&error)))?;
+        let read = opened.read_exact_at(page, offset);
         read.map_err(|error| fault::note_page(&file.path, page_no, &error))?;
         Ok(page)
     }
@@ -225,7 +265,7 @@ impl Tablespace {
 
     fn one_by_one(&self, pages: &[u32], open: &mut OpenFile, mut take: impl FnMut(u32, Result<&[u8], String>)) {
         for page_no in pages {
-            take(*page_no, self.stored_by(*page_no, open).as_deref().map_err(String::clone));
+            take(*page_no, self.stored_by(*page_no, open));
         }
     }
 
@@ -303,8 +343,7 @@ impl Tablespace {
     /// # Errors
     /// Why it cannot be read, as a clause.
     pub fn sound(&self, page_no: u32, opener: &mut Opener) -> Result<Arc<[u8]>, String> {
-        let stored = self.stored_by(page_no, &mut opener.file)?;
-        self.opened(page_no, &stored, opener)
+        self.stored_with(page_no, opener, |stored, opener| self.opened(page_no, stored, opener))
     }
 
     /// Opens one page that must be sound, from its stored bytes.

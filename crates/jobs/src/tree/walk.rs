@@ -25,8 +25,7 @@ use std::sync::Arc;
 
 use flow::Gather;
 use format::PageNo;
-use format::bytes::be;
-use format::page::fil::{FIL_PAGE_TYPE, PageType};
+use format::page::fil::PageType;
 use format::page::index::{IndexChecker, IndexPage};
 use format::page::lob::LobReader;
 use format::record::{RecordFields, RecordStyle};
@@ -316,9 +315,8 @@ impl<'w> Walk<'w> {
 
     /// Whether node pointers can be read: records of the newer formats do not say where their fields end.
     #[must_use]
-    pub fn can_descend(root: &Root, index: Option<&IndexDef>, space: &Tablespace) -> bool {
-        let style = || IndexPage::parse(&root.image.page(), &space.format).map(|page| page.style());
-        root.level == 0 || index.is_some() || style() == Ok(RecordStyle::Redundant)
+    pub fn can_descend(root: &Root, index: Option<&IndexDef>) -> bool {
+        root.level == 0 || index.is_some() || root.style == RecordStyle::Redundant
     }
 
     /// Walks the tree.
@@ -513,7 +511,7 @@ impl<'w> Walk<'w> {
     }
 
     fn root_is_rtree(&self) -> bool {
-        be::u16_at(&self.root.image.page(), FIL_PAGE_TYPE) == Some(PageType::RTREE.0)
+        self.root.page_type == PageType::RTREE
     }
 
     fn leave_out(&mut self, what: &'static str) {

@@ -61,7 +61,7 @@ pub(crate) fn judge(cases: &[Case], keys: &KeyStore, page_size: Option<u32>, lis
         let mut names = Vec::new();
         match spaces.get(&case.path) {
             Some(space) => {
-                let known = know(space, &definitions);
+                let known = know(space, &definitions, &mut Opener::new());
                 if case.is_hurt() {
                     judged.hurt.extend(in_space(case, &known, &definitions));
                 }

@@ -5,6 +5,7 @@ use std::cell::LazyCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use format::schema::TableDef;
 use format::schema::filename::{partition_name, table_name, whole_table};
 use format::schema::frm::{DOC_ID_INDEX, FrmError, from_frm, is_of_innodb};
 
@@ -102,7 +103,7 @@ pub(super) fn halves(root: &Path, names: &BTreeSet<PathBuf>, dictionary: &Dictio
 #[derive(Default)]
 struct ByTable<'d> {
     /// Names of the indexes.
-    indexes: HashMap<&'d str, BTreeSet<&'d str>>,
+    indexes: HashMap<&'d str, Vec<&'d str>>,
     /// Names of the partitions, in lower case; subpartitions as `p0#p0sp0`. They may also be in the system tablespace.
     partitions: HashMap<&'d str, BTreeSet<String>>,
     /// Tables with a discarded tablespace.
@@ -124,7 +125,7 @@ impl<'d> ByTable<'d> {
                 all.add_partition(&entry.stored);
             }
             for tree in &entry.trees {
-                all.indexes.entry(whole_table(&tree.stored)).or_default().insert(&tree.index);
+                all.indexes.entry(whole_table(&tree.stored)).or_default().push(&tree.index);
                 if entry.holds != Holds::Table {
                     all.add_partition(&tree.stored);
                 }
@@ -178,7 +179,7 @@ fn other_frm(frm: &Path, table: &str, dictionary: &ByTable<'_>) -> Option<String
         let (here, known) = (list(&here), list(&known));
         return Some(format!("it has the indexes ({here}), but the table in the dictionary has ({known})"));
     }
-    if let Some(why) = other_columns(&bytes, table, dictionary) {
+    if let Some(why) = other_columns((&bytes, &definition), table, dictionary) {
         return Some(why);
     }
     let here = partition_count(definition.declared.partitioning.as_deref())?;
@@ -192,11 +193,11 @@ fn other_frm(frm: &Path, table: &str, dictionary: &ByTable<'_>) -> Option<String
 }
 
 /// Columns may have been added or dropped without a new file. A server that reads such rows by an older definition errs, or dies.
-fn other_columns(frm: &[u8], table: &str, dictionary: &ByTable<'_>) -> Option<String> {
+fn other_columns((frm, definition): (&[u8], &TableDef), table: &str, dictionary: &ByTable<'_>) -> Option<String> {
     let known = *dictionary.columns.get(table)?;
-    let has_doc_id = dictionary.indexes.get(table).is_some_and(|indexes| indexes.contains(DOC_ID_INDEX));
-    let definition = from_frm(frm, has_doc_id).ok()?;
-    let here = definition.columns.iter().filter(|column| !column.is_virtual).count();
+    let has_doc_id = dictionary.indexes.get(table).is_some_and(|indexes| indexes.contains(&DOC_ID_INDEX));
+    let with_doc_id = has_doc_id.then(|| from_frm(frm, true)).transpose().ok()?;
+    let here = with_doc_id.as_ref().unwrap_or(definition).columns.iter().filter(|column| !column.is_virtual).count();
     (here != usize::from(known)).then(|| format!("it has {here} columns, but the table in the dictionary has {known}"))
 }
 
