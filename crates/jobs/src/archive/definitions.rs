@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, Metadata};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -43,8 +43,8 @@ const CONTENT_MAX: u64 = 16 << 20;
 const SAME_TIME: Duration = Duration::from_millis(100);
 /// A look may take this part of the time.
 const SHARE: u32 = 20;
-/// The largest file of notes that is read.
-const NOTES_MAX: u64 = 4 << 30;
+/// No line of notes is longer: a path takes a few kilobytes.
+const LINE_MAX: u64 = 64 << 10;
 
 /// What a look found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,14 +99,14 @@ impl Definitions {
     /// Continues what an earlier run noted.
     pub fn open(archive: &Path, datadir: &Path) -> Result<Self> {
         let (mut known, mut looked) = (BTreeMap::new(), None);
-        for note in notes_of(archive)? {
+        each_note(archive, &mut |note| {
             looked = Some((note.timeline, Lsn(note.after)));
             if note.is_gone {
                 known.remove(&note.path);
             } else if !note.path.is_empty() {
                 known.insert(note.path, note.stamp);
             }
-        }
+        })?;
         let (archive, datadir) = (archive.to_path_buf(), datadir.to_path_buf());
         Ok(Self { archive, datadir, known, directories: BTreeMap::new(), looked, found: None, due: Instant::now() })
     }
@@ -320,15 +320,25 @@ fn content_name(bytes: &[u8]) -> String {
     format!("{:08x}-{}", crc32c(bytes), bytes.len())
 }
 
-/// The notes of an archive. Only the line that was being written at a power failure can be cut off.
-fn notes_of(archive: &Path) -> Result<Vec<Note>> {
+/// Passes the notes of an archive to `take`. Only the line that was being written at a power failure can be cut off. Read line by line: a server
+/// that makes and drops tables all day leaves millions.
+fn each_note(archive: &Path, take: &mut dyn FnMut(Note)) -> Result<()> {
     let path = archive.join(NOTES);
-    let mut text = String::new();
-    match door::read(archive, NOTES).and_then(|file| file.take(NOTES_MAX).read_to_string(&mut text)) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        read => read.map_err(failed(&path, "reading the notes about definitions"))?,
+    let mut read = match door::read(archive, NOTES) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        opened => BufReader::new(opened.map_err(failed(&path, "reading the notes about definitions"))?),
     };
-    Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let taken = read.by_ref().take(LINE_MAX).read_until(b'\n', &mut line);
+        if taken.map_err(failed(&path, "reading the notes about definitions"))? == 0 {
+            return Ok(());
+        }
+        if let Ok(note) = serde_json::from_slice(&line) {
+            take(note);
+        }
+    }
 }
 
 /// A version of a file.
@@ -356,7 +366,7 @@ impl History {
     /// What is noted in a timeline. `None` if nothing is.
     pub fn read(archive: &Path, timeline: u32) -> Result<Option<Self>> {
         let (mut begun, mut versions) = (None, BTreeMap::<String, Vec<Note>>::new());
-        for note in notes_of(archive)? {
+        each_note(archive, &mut |note| {
             if note.timeline < timeline {
                 // The looks go on from timeline to timeline.
                 begun = Some(Lsn(0));
@@ -366,7 +376,7 @@ impl History {
                     versions.entry(note.path.clone()).or_default().push(note);
                 }
             }
-        }
+        })?;
         Ok(begun.map(|begun| Self { archive: archive.to_path_buf(), begun, versions }))
     }
 
@@ -480,6 +490,10 @@ mod tests {
         look(&mut looks, 200, 220);
         look(&mut looks, 300, 320);
         fs::write(shop.join("b.frm"), "b").expect("written");
+        // A line that was cut off, or is none, takes no other along.
+        let notes = archive.path().join(NOTES);
+        let text = fs::read_to_string(&notes).expect("read");
+        fs::write(&notes, format!("{text}{}\n{{\"timeline\":1,", "x".repeat(200_000))).expect("written");
         // Another run goes on from what the notes say.
         let mut looks = open();
         look(&mut looks, 400, 420);
