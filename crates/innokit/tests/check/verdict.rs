@@ -112,6 +112,30 @@ fn a_secondary_index_is_rebuilt_and_costs_no_row() {
     }
 }
 
+/// MySQL writes a partitioned table's definition into one of its files: it names the indexes of all others.
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn an_index_of_a_partition_has_its_name() {
+    let dir = Dir::new();
+    for part in ["p0", "p1", "rest"] {
+        let name = format!("shop/parts#p#{part}.ibd");
+        let mut bytes = std::fs::read(all_datadirs().join("mysql-16k").join(&name)).expect("a partition");
+        let id = |page: &[u8]| u64::from_be_bytes(page[66..74].try_into().expect("eight bytes"));
+        let is_index = |page: &&mut [u8]| page[24..26] == 17855_u16.to_be_bytes();
+        // The index that was made last: the key on `a`.
+        let last = bytes.chunks_mut(16384).filter(is_index).map(|page| id(page)).max().expect("an index");
+        let page = bytes.chunks_mut(16384).filter(is_index).find(|page| id(page) == last).expect("its page");
+        page[9000] ^= u8::from(part != "p0");
+        dir.file(&name, &bytes);
+    }
+    let (document, status) = check_json(dir.path(), &[]);
+    assert_eq!((status, hurt(&document).len()), (1, 2), "{:#}", document["hurt"]);
+    for row in hurt(&document) {
+        assert_eq!((&row["index"], &row["index_kind"]), (&"a".into(), &"secondary".into()), "{row:#}");
+        assert_eq!((&row["action"], row["rows_at_risk"].as_u64()), (&"rebuild_index".into(), Some(0)), "{row:#}");
+    }
+}
+
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_secondary_index_of_a_table_that_lost_rows_comes_back_with_it() {

@@ -298,7 +298,17 @@ impl Settling<'_> {
         let alone = (0..self.done.len() as u32).filter(|file| !in_space.contains(file) && is_read(file));
         let alone = alone.map(|file| vec![file]);
         let mut groups: Vec<Vec<u32>> = spaces.into_iter().map(|space| space.files).chain(alone).collect();
-        groups.retain(|files| all || files.iter().any(|file| self.findings.has_trouble(*file)));
+        let has_trouble = |files: &Vec<u32>| files.iter().any(|file| self.findings.has_trouble(*file));
+        let path = |files: &Vec<u32>| self.done.get(*files.first()? as usize).map(|done| &done.candidate.path);
+        let table = |files: &Vec<u32>| path(files).and_then(|path| verdict::partitioned(path));
+        // Another partition may have the definition of those in trouble.
+        let hurt: BTreeSet<_> = groups.iter().filter(|files| has_trouble(files)).filter_map(table).collect();
+        let is_wanted: Vec<bool> = groups
+            .iter()
+            .map(|files| all || has_trouble(files) || table(files).is_some_and(|table| hurt.contains(&table)))
+            .collect();
+        let mut is_wanted = is_wanted.into_iter();
+        groups.retain(|_| is_wanted.next().unwrap_or(false));
         groups.sort_unstable();
         groups.iter().filter_map(|files| self.case(files)).collect()
     }

@@ -19,7 +19,7 @@ use crate::source::name::table_of_path;
 use crate::table::Named;
 use crate::tree::{Opener, Root, SpaceMap, Tablespace};
 
-pub(crate) use place::{Case, judge, of_space, put_off};
+pub(crate) use place::{Case, judge, of_space, partitioned, put_off};
 
 /// How a page is damaged.
 #[derive(Clone, Copy, Debug)]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use format::Family;
 use format::keyring::KeyStore;
 
 use super::{HurtTree, Mark, Marks, advice, of_file, verdict_of};
@@ -13,6 +14,7 @@ use crate::report::shown;
 use crate::source::name::{NameHint, table_of_path};
 use crate::source::redo_log::Awaits;
 use crate::table::Definitions;
+use crate::table::definitions::own_definitions;
 use crate::table::known::{Known, know};
 use crate::tree::{FoundFile, Opener, Root, Tablespace};
 
@@ -54,7 +56,8 @@ pub(crate) fn judge(cases: &[Case], keys: &KeyStore, page_size: Option<u32>, lis
     let wanted = |case: &&Case| !case.files.is_empty() && (list || case.is_hurt()) && holds_tables(case.kind);
     let open = |case: &Case| Some((case.path.clone(), Tablespace::open(&case.files, keys, page_size).ok()?));
     let spaces: BTreeMap<PathBuf, Tablespace> = cases.iter().filter(wanted).filter_map(open).collect();
-    let definitions = Definitions::read(spaces.values(), keys);
+    let described = describing(cases, &spaces, &open);
+    let definitions = Definitions::read(spaces.values().chain(&described), keys);
     let mut judged = Judged::default();
     for case in cases {
         let first = judged.hurt.len();
@@ -84,6 +87,40 @@ pub(crate) fn judge(cases: &[Case], keys: &KeyStore, page_size: Option<u32>, lis
         }
     }
     judged
+}
+
+/// For partitions that are judged without it, the file of the same table that has its definition: MySQL writes it into one of them.
+fn describing(
+    cases: &[Case],
+    spaces: &BTreeMap<PathBuf, Tablespace>,
+    open: &dyn Fn(&Case) -> Option<(PathBuf, Tablespace)>,
+) -> Vec<Tablespace> {
+    let mut opener = Opener::new();
+    let mut is_described = |space: &Tablespace| {
+        let defined = own_definitions(space, &mut opener);
+        space.format.family() != Family::MySql || defined.is_some_and(|(tables, _)| !tables.is_empty())
+    };
+    let mut of_tables: BTreeMap<_, bool> = BTreeMap::new();
+    for (path, space) in spaces {
+        if let Some(table) = partitioned(path) {
+            *of_tables.entry(table).or_default() |= is_described(space);
+        }
+    }
+    let mut found = Vec::new();
+    for case in cases.iter().filter(|case| !case.files.is_empty() && !spaces.contains_key(&case.path)) {
+        let Some(is_known) = partitioned(&case.path).and_then(|table| of_tables.get_mut(&table)) else { continue };
+        if !*is_known && let Some((_, space)) = open(case).filter(|(_, space)| is_described(space)) {
+            *is_known = true;
+            found.push(space);
+        }
+    }
+    found
+}
+
+/// The folder and the name of the table that a partition's file belongs to.
+pub(crate) fn partitioned(path: &Path) -> Option<(&Path, &str)> {
+    let name = path.file_name()?.to_str()?;
+    Some((path.parent()?, name.get(..name.to_ascii_lowercase().find("#p#")?)?))
 }
 
 fn holds_tables(kind: FileKind) -> bool {
