@@ -1,6 +1,6 @@
 //! The zlib stream: first the descriptions of the index's fields, then the records.
 
-use flate2::{FlushDecompress, Status};
+use flate2::{Decompress, FlushDecompress, Status};
 
 use super::damage::ZipDamage;
 use super::header::Header;
@@ -40,15 +40,16 @@ impl Unpacker {
 
     /// Inflates the two parts. Returns how many bytes the second one took.
     fn inflate_both(&mut self, descriptions: &[u8], records: &[u8], page_len: usize) -> Option<usize> {
-        self.zlib.reset(true);
+        let zlib = self.zlib.get_or_insert_with(|| Decompress::new(true));
+        zlib.reset(true);
         self.described.resize(DESCRIBED_MAX, 0);
-        let (used, produced, ended) = run(&mut self.zlib, descriptions, &mut self.described)?;
+        let (used, produced, ended) = run(zlib, descriptions, &mut self.described)?;
         if ended || used != descriptions.len() {
             return None;
         }
         self.described.truncate(produced);
         self.data.resize(page_len, 0);
-        let (used, produced, ended) = run(&mut self.zlib, records, &mut self.data)?;
+        let (used, produced, ended) = run(zlib, records, &mut self.data)?;
         self.data.truncate(produced);
         ended.then_some(used)
     }
@@ -95,7 +96,7 @@ fn field(value: u16, wide: bool) -> FieldLayout {
 }
 
 /// Inflates as much of `input` as fits in `out`. Returns bytes consumed, bytes produced, and whether the stream ended.
-fn run(zlib: &mut flate2::Decompress, input: &[u8], out: &mut [u8]) -> Option<(usize, usize, bool)> {
+fn run(zlib: &mut Decompress, input: &[u8], out: &mut [u8]) -> Option<(usize, usize, bool)> {
     let (mut used, mut produced) = (0, 0);
     loop {
         let (before_in, before_out) = (zlib.total_in(), zlib.total_out());
