@@ -94,8 +94,9 @@ fn stream(folder: &Path) -> Vec<u8> {
 
 /// A server with a table, a general tablespace and one of undo outside of its datadir.
 struct Lab {
-    dir: TempDir,
+    // Dropped first: it finds its process by a file in the directory.
     server: Server,
+    dir: TempDir,
 }
 
 impl Lab {
@@ -123,7 +124,7 @@ impl Lab {
              CREATE UNDO TABLESPACE more ADD DATAFILE '{at}/more.ibu'; {}",
             tables.concat()
         ));
-        Self { dir, server }
+        Self { server, dir }
     }
 
     fn back_up(&self, name: &str) {
