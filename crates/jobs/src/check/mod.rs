@@ -52,7 +52,7 @@ use crate::report::watcher::watched;
 use crate::source::catalog::Catalog;
 use crate::source::content::Content;
 use crate::source::datadir::{Candidate, Inventory, Passed};
-use crate::source::files::{self, File};
+use crate::source::files;
 use crate::source::name::NameHint;
 use crate::{Error, fault};
 use examined::{Context, Examined};
@@ -256,8 +256,7 @@ fn say_unread(report: &mut Report) {
 /// Notes that a server holds locks on the files: pages it is writing look damaged unless they are read again.
 fn note_server(inventory: &Inventory, findings: &mut Findings) {
     let is_system = |file: &&Candidate| matches!(file.hint, NameHint::System(1));
-    let is_locked =
-        |file: &&Candidate| File::open(&file.path).is_ok_and(|file| file.here().is_some_and(flow::lock::is_locked));
+    let is_locked = |file: &&Candidate| files::is_locked(&file.path);
     for file in inventory.candidates.iter().filter(is_system).filter(is_locked) {
         let message = "a server has this datadir open: check with --live, or what it is writing may look damaged";
         findings.offer_at(

@@ -289,6 +289,11 @@ impl File {
     }
 }
 
+/// Whether another program, such as a server, has a file of this system locked.
+pub(crate) fn is_locked(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| file.here().is_some_and(flow::lock::is_locked))
+}
+
 impl FileExt for File {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         match self {

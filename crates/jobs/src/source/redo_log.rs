@@ -314,7 +314,7 @@ impl LogNow {
 /// Whether a server has a datadir open: it locks the system tablespace.
 fn is_open(dir: &Path) -> bool {
     let system = dir.join("ibdata1");
-    files::is_file(&system) && File::open(&system).is_ok_and(|file| file.here().is_some_and(flow::lock::is_locked))
+    files::is_file(&system) && files::is_locked(&system)
 }
 
 fn log_now(dir: &Path) -> LogNow {
