@@ -154,7 +154,7 @@ fn moments_of_mysql_are_restored_from_a_backup_and_the_archive() {
     assert!(beyond.status == 2 && says.iter().all(|words| beyond.errors.contains(words)), "{}", beyond.errors);
     assert!(!server.of("refused").exists());
     let until = beyond.errors.rsplit("(--until ").next().and_then(|rest| rest.split(')').next()).expect("an LSN");
-    let up_to = server.run(&["restore", "--redo", "redo", "--until", until, "--to", "out", "set"]);
+    let up_to = server.restore_until(until, "out");
     assert_eq!(up_to.status, 0, "{}", up_to.errors);
     assert_damage_is_told(&server, &moments[5]);
 }

@@ -70,7 +70,7 @@ fn moments_go_past_changes_of_definitions_on_mariadb() {
     server.archive();
     for (number, (until, expected)) in moments.iter().enumerate() {
         let out = format!("out{number}");
-        let done = server.run(&["restore", "--redo", "redo", "--until", until, "--to", &out, "set"]);
+        let done = server.restore_until(until, &out);
         assert_eq!(done.status, 0, "{number}: {}", done.errors);
         server.script_on(&out, "start", &[], "");
         let found = described(&mut Session::on(&server, &out));
@@ -94,7 +94,7 @@ fn moments_go_past_changes_of_definitions_on_mariadb() {
     let until = lsn(&mut session);
     session.ask("INSERT INTO a (a) VALUES (1)");
     server.archive();
-    let refused = server.run(&["restore", "--redo", "redo", "--until", &until, "--to", "flat", "set"]);
+    let refused = server.restore_until(&until, "flat");
     assert!(refused.status == 2 && refused.errors.contains("altered or dropped: shop/flat"), "{}", refused.errors);
     let done = server.run(&["restore", "--stale-tables", "--redo", "redo", "--until", &until, "--to", "flat", "set"]);
     assert_eq!(done.status, 0, "{}", done.errors);
@@ -106,12 +106,10 @@ fn what_changed_right_after_a_backup_is_refused_with_the_moment_of_the_backup(se
     let until = lsn(session);
     session.ask("UPDATE a SET a = a + 1 LIMIT 10");
     server.archive();
-    let restored =
-        |until: &str, to: &str| server.run(&["restore", "--redo", "redo", "--until", until, "--to", to, "set"]);
-    let refused = restored(&until, "unsure");
+    let refused = server.restore_until(&until, "unsure");
     assert!(refused.status == 2 && refused.errors.contains(".frm: it changed at about"), "{}", refused.errors);
     let named = refused.errors.rsplit("(--until ").next().and_then(|rest| rest.split(')').next()).unwrap_or_default();
-    let done = restored(named, "of_backup");
+    let done = server.restore_until(named, "of_backup");
     assert_eq!(done.status, 0, "{named}: {}", done.errors);
 }
 
@@ -125,9 +123,7 @@ fn what_changed_between_two_looks_is_refused_with_ways_out(server: &Server, sess
     let until = lsn(session);
     session.ask("UPDATE a SET a = a + 1 LIMIT 1");
     server.archive();
-    let restored =
-        |until: &str, to: &str| server.run(&["restore", "--redo", "redo", "--until", until, "--to", to, "set"]);
-    let refused = restored(&until, "unsure");
+    let refused = server.restore_until(&until, "unsure");
     assert!(refused.status == 2 && refused.errors.contains("shop/b.frm: it changed at about"), "{}", refused.errors);
     let named = |before: &str, after: char| {
         let rest = refused.errors.split(before).nth(1).unwrap_or_default();
@@ -136,7 +132,7 @@ fn what_changed_between_two_looks_is_refused_with_ways_out(server: &Server, sess
     let ways = [(named("(--until ", ')'), before), (named("recover to LSN ", ' '), vec!["123".to_owned()])];
     for (number, (until, value)) in ways.into_iter().enumerate() {
         let out = format!("way{number}");
-        let done = restored(&until, &out);
+        let done = server.restore_until(&until, &out);
         assert_eq!(done.status, 0, "{until}: {} {}", done.errors, refused.errors);
         server.script_on(&out, "start", &[], "");
         assert_eq!(Session::on(server, &out).ask(DEFAULT), value, "{until}");
@@ -166,7 +162,7 @@ fn a_table_of_mysql_from_shortly_before_a_backup_is_there_before_its_drop_and_go
     server.archive();
     for (number, (until, expected)) in moments.iter().enumerate() {
         let out = format!("out{number}");
-        let done = server.run(&["restore", "--redo", "redo", "--until", until, "--to", &out, "set"]);
+        let done = server.restore_until(until, &out);
         assert_eq!(done.status, 0, "{number}: {}", done.errors);
         server.script_on(&out, "start", &[], "");
         assert_eq!(described(&mut Session::on(&server, &out)), *expected, "{number}");

@@ -20,7 +20,7 @@ fn has_lost_words(server: &Server, until: u64) -> Result<bool, u64> {
         fs::remove_dir_all(server.of("out")).expect("removed");
     }
     let until = until.to_string();
-    let done = server.run(&["restore", "--redo", "redo", "--until", &until, "--to", "out", "set"]);
+    let done = server.restore_until(&until, "out");
     if done.status != 0 {
         let named = done.errors.rsplit("(--until ").next().and_then(|rest| rest.split(')').next()).unwrap_or_default();
         assert_eq!(done.status, 2, "{}: {}", server.kind, done.errors);

@@ -199,6 +199,11 @@ impl Server {
         ended(self.innokit().args(words))
     }
 
+    /// Restores the set `set` with its archive, up to a moment.
+    pub fn restore_until(&self, until: &str, to: &str) -> Run {
+        self.run(&["restore", "--redo", "redo", "--until", until, "--to", to, "set"])
+    }
+
     /// Archives all redo that the server has written so far.
     pub fn archive(&self) {
         // Servers write their logs lazily, and only what is written is archived.
