@@ -303,12 +303,7 @@ impl Settling<'_> {
         let table = |files: &Vec<u32>| path(files).and_then(|path| verdict::partitioned(path));
         // Another partition may have the definition of those in trouble.
         let hurt: BTreeSet<_> = groups.iter().filter(|files| has_trouble(files)).filter_map(table).collect();
-        let is_wanted: Vec<bool> = groups
-            .iter()
-            .map(|files| all || has_trouble(files) || table(files).is_some_and(|table| hurt.contains(&table)))
-            .collect();
-        let mut is_wanted = is_wanted.into_iter();
-        groups.retain(|_| is_wanted.next().unwrap_or(false));
+        groups.retain(|files| all || has_trouble(files) || table(files).is_some_and(|table| hurt.contains(&table)));
         groups.sort_unstable();
         groups.iter().filter_map(|files| self.case(files)).collect()
     }
