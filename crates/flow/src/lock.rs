@@ -8,9 +8,15 @@
 
 use std::fs::File;
 use std::io;
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
+
+/// How often [`lock_soon`] tries again, and the time between: one second in all.
+const LOCK_TRIES: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// Which locks a lock excludes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +42,21 @@ pub fn try_lock(file: &File, sharing: Sharing) -> io::Result<bool> {
         Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Locks the whole file like [`try_lock`], giving the holder a moment to let go: a server shutting down, or a child of this process that has
+/// not called exec yet and still has all its parent's files open.
+///
+/// # Errors
+/// The system's error.
+pub fn lock_soon(file: &File, sharing: Sharing) -> io::Result<bool> {
+    for _ in 0..LOCK_TRIES {
+        if try_lock(file, sharing)? {
+            return Ok(true);
+        }
+        thread::sleep(LOCK_PAUSE);
+    }
+    try_lock(file, sharing)
 }
 
 /// Whether another program has locked the file exclusively, like a server that has it open. The query locks nothing.

@@ -188,6 +188,16 @@ impl LogFiles {
     }
 }
 
+/// Unlocks the files. Closing them is not enough: a child that another thread is starting has a copy of every descriptor until it calls
+/// exec, and keeps the lock until then.
+impl Drop for LogFiles {
+    fn drop(&mut self) {
+        for (_, file) in &self.files {
+            rustix::fs::flock(file, FlockOperation::Unlock).ok();
+        }
+    }
+}
+
 impl LogStorage for LogFiles {
     fn files(&self) -> u32 {
         self.files.len() as u32
@@ -297,4 +307,23 @@ fn zero(file: &File, options: &LogOptions) -> io::Result<()> {
         }
     }
     file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_can_be_opened_again_while_a_child_is_being_started() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let options = LogOptions { space: Space::Growing, ..LogOptions::default() };
+        let first = LogFiles::create(dir.path(), &options).expect("created");
+        // Like those of a child between fork and exec.
+        let copies: Vec<File> = first.files.iter().map(|(_, file)| file.try_clone().expect("copied")).collect();
+        assert!(LogFiles::open(dir.path(), &options).is_err(), "two writers");
+        drop(first);
+        let again = LogFiles::open(dir.path(), &options).expect("nobody writes it");
+        assert!(LogFiles::open(dir.path(), &options).is_err(), "two writers again");
+        drop((again, copies));
+    }
 }

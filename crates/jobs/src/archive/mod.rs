@@ -37,7 +37,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use flow::durable::remove_file;
-use flow::lock::{Sharing, try_lock};
+use flow::lock::{Sharing, lock_soon};
 use format::Lsn;
 
 use self::beyond::Watch;
@@ -317,7 +317,7 @@ fn lock(dir: &Path) -> Result<File> {
         opened => opened,
     };
     let file = opened.map_err(failed(&path, "locking the archive"))?;
-    match try_lock(&file, Sharing::Exclusive).map_err(failed(&path, "locking the archive"))? {
+    match lock_soon(&file, Sharing::Exclusive).map_err(failed(&path, "locking the archive"))? {
         true => Ok(file),
         false => Err(ArchiveError::Busy(dir.to_path_buf())),
     }

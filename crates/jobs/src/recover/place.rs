@@ -8,9 +8,8 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::thread;
-use std::time::Duration;
 
-use flow::lock::{Sharing, try_lock};
+use flow::lock::{Sharing, lock_soon};
 use flow::{WorkList, run_workers};
 
 use super::beside::beside;
@@ -30,9 +29,6 @@ use crate::stop;
 
 /// Files that a running server locks.
 const LOCKED: [&str; 2] = ["aria_log_control", "ibdata1"];
-/// How often to try for a held lock: for one second in all.
-const LOCK_TRIES: u32 = 20;
-const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// Keeps servers off a datadir: they take the same locks, and hold them while they run.
 #[derive(Debug)]
@@ -58,18 +54,6 @@ impl Lock {
         }
         Ok(Self { _files: files })
     }
-}
-
-/// Locks a file, giving the holder a moment to let go: a server shutting down, or a forked child of this process that has not called exec
-/// yet and still has all its parent's files open.
-fn lock_soon(file: &File, sharing: Sharing) -> io::Result<bool> {
-    for _ in 0..LOCK_TRIES {
-        if try_lock(file, sharing)? {
-            return Ok(true);
-        }
-        thread::sleep(LOCK_PAUSE);
-    }
-    try_lock(file, sharing)
 }
 
 /// Whether `to` does not exist or is an empty directory.
