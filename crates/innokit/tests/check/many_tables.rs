@@ -113,6 +113,21 @@ fn eight_times_the_tables(kind: &str) {
             assert!(folder.most() <= OPENINGS_MAX, "{words:?}: {} openings of one file", folder.most());
         }
     }
+    few_open_files_are_enough(&data, &folder.path().join("limited"));
+}
+
+/// Fewer than there are tables.
+fn few_open_files_are_enough(data: &Path, rows: &Path) {
+    let program = innokit();
+    for words in ["check", "table check", "table checksum", "table schema", "info", "table export -o \"$2/\""] {
+        let line = format!("ulimit -Sn 64 && ulimit -Hn 64 && exec \"$0\" {words} \"$1\"");
+        let mut shell = Command::new("sh");
+        let output = shell.args(["-c", &line]).arg(program.get_program()).args([data, rows]).output().expect("sh runs");
+        assert_eq!(output.status.code(), Some(0), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let whole = |entry: &std::fs::DirEntry| entry.path().extension().is_some_and(|extension| extension == "csv");
+    let files = std::fs::read_dir(rows).expect("a folder").map(|entry| entry.expect("an entry"));
+    assert_eq!(files.filter(whole).count(), 450);
 }
 
 /// A night's mail has a hundred lines about a broken disk, and says how many more there are.

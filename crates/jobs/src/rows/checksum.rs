@@ -2,7 +2,7 @@
 //!
 //! Row order does not matter, so the sums of all workers' ranges simply add up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -172,10 +172,9 @@ pub fn checksums(
         };
         tables.tables.iter().map(of).collect::<Result<Vec<_>, Error>>()
     })?;
-    let found = |name: &&String| !sums.iter().any(|sum| sum.table == **name);
-    let expected = options.expected.as_ref();
-    let missing: Vec<String> =
-        expected.map(|expected| expected.keys().filter(found).cloned().collect()).unwrap_or_default();
+    let summed: HashSet<&str> = sums.iter().map(|sum| sum.table.as_str()).collect();
+    let expected = options.expected.iter().flat_map(BTreeMap::keys);
+    let missing: Vec<String> = expected.filter(|name| !summed.contains(name.as_str())).cloned().collect();
     let (others, missing): (Vec<_>, Vec<_>) =
         missing.into_iter().partition(|table| tables.of_others.contains_key(table));
     let file_of = |table: &String| tables.of_others.get(table).cloned().unwrap_or_default();
