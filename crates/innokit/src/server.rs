@@ -49,7 +49,8 @@ pub fn backup_server(
 #[cfg(feature = "sql")]
 pub fn access(args: &ServerArgs) -> Result<Access, Box<dyn Error>> {
     let (socket, port, user) = (args.socket.clone(), args.port, args.user.clone());
-    Ok(Access { socket, port, user, password: None }.completed(args.defaults_file.as_deref())?)
+    let datadir_as = args.datadir_as.clone();
+    Ok(Access { socket, port, user, password: None, datadir_as }.completed(args.defaults_file.as_deref())?)
 }
 
 #[cfg(not(feature = "sql"))]

@@ -54,6 +54,7 @@ pub mod restore;
 pub mod rows;
 pub mod schema;
 pub mod server;
+mod server_home;
 pub mod source;
 mod stop;
 pub mod table;

@@ -1,10 +1,8 @@
 //! What jobs ask of a running server, and why it may not answer. Another crate makes the connection: jobs depend on no client.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use format::{Lsn, SpaceId};
-
-use crate::source::identity_of;
 
 /// Why a server did not do what it was asked. The message quotes the server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -92,6 +90,44 @@ pub trait LogServer: Send {
         None
     }
 
+    /// What the server calls the directory that the caller named, if the caller says so because the server's process is not to be seen.
+    fn datadir_as(&self) -> Option<PathBuf> {
+        None
+    }
+
+    /// The UUID that the server keeps in `auto.cnf`. MariaDB has none.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    fn uuid(&mut self) -> Result<Option<String>, ServerError> {
+        Ok(None)
+    }
+
+    /// The LSN of the newest checkpoint. `None` if this connection does not ask.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    fn checkpoint(&mut self) -> Result<Option<Lsn>, ServerError> {
+        Ok(None)
+    }
+
+    /// The directory, by the server's names, in which a file grows at [`LogServer::write_temporary`]. `None` on servers that have no file
+    /// there that any account may have them write.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    fn temporary(&mut self) -> Result<Option<PathBuf>, ServerError> {
+        Ok(None)
+    }
+
+    /// Has the server write a temporary table to disk. It takes no privilege.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    fn write_temporary(&mut self) -> Result<(), ServerError> {
+        Ok(())
+    }
+
     /// The LSN up to which the log is on disk and will not be rewritten.
     ///
     /// # Errors
@@ -126,47 +162,6 @@ pub struct BinlogEvent {
     pub end: u64,
     /// What it says.
     pub info: String,
-}
-
-/// Where a server works, by its own names.
-#[derive(Debug, Clone)]
-pub(crate) struct ServerHome {
-    datadir: PathBuf,
-    /// What its names begin from.
-    root: Option<PathBuf>,
-}
-
-impl ServerHome {
-    pub fn of(server: &mut dyn LogServer) -> Result<Self, ServerError> {
-        let datadir = server.datadir()?;
-        Ok(Self { datadir, root: server.root() })
-    }
-
-    /// Whether a path, by the server's names, is this directory.
-    pub fn is(&self, place: &Path, dir: &Path) -> bool {
-        let place = self.datadir.join(place);
-        let as_server = self.root.as_deref().map(|root| root.join(place.strip_prefix("/").unwrap_or(&place)));
-        // Where the server's own view is known, the same name here may be another directory.
-        identity_of(dir).is_some_and(|dir| identity_of(&as_server.unwrap_or(place)) == Some(dir))
-    }
-
-    /// The message to refuse with if the server works on another directory than `datadir`.
-    pub fn other(&self, datadir: &Path) -> Option<String> {
-        let way_on = match self.root {
-            Some(_) if identity_of(&self.datadir).is_some_and(|named| identity_of(datadir) == Some(named)) => {
-                " in its chroot or container, which is another directory here"
-            }
-            Some(_) => "",
-            None => {
-                " (if it is the same directory under another name, because the server runs in a chroot or a container, run as root and name \
-                 its socket (--socket), so that innokit can look from where the server does)"
-            }
-        };
-        (!self.is(Path::new(""), datadir)).then(|| {
-            let (datadir, own) = (datadir.display(), self.datadir.display());
-            format!("{datadir}: the server that was named works on {own}{way_on}: name this one's")
-        })
-    }
 }
 
 /// The stages of a backup, in order, by MariaDB's names. They end with the connection at the latest.
@@ -335,26 +330,4 @@ pub trait BackupServer: LogServer {
     /// # Errors
     /// [`ServerError`].
     fn moment(&mut self) -> Result<BackupMoment, ServerError>;
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::expect_used, reason = "a test")]
-
-    use super::*;
-
-    #[test]
-    fn a_datadir_is_the_same_under_the_name_that_a_container_gives_it() {
-        let (root, other) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
-        let here = root.path().join("var/lib/mysql");
-        std::fs::create_dir_all(here.join("undo")).expect("made");
-        let named = PathBuf::from("/var/lib/mysql");
-        let home = ServerHome { datadir: named.clone(), root: Some(root.path().to_path_buf()) };
-        assert_eq!(home.other(&here), None);
-        assert!(home.is(Path::new("./"), &here) && home.is(&named, &here) && !home.is(Path::new("undo"), &here));
-        let says = home.other(other.path()).expect("another");
-        assert!(says.contains("works on /var/lib/mysql"), "{says}");
-        let unseen = ServerHome { datadir: named, root: None }.other(&here).expect("not to be seen");
-        assert!(unseen.contains("container"), "{unseen}");
-    }
 }

@@ -47,6 +47,8 @@ pub struct Access {
     pub user: Option<String>,
     /// Its password.
     pub password: Option<String>,
+    /// What the server calls the datadir that is named to innokit, where its process is not to be seen.
+    pub datadir_as: Option<PathBuf>,
 }
 
 /// Leaves out the password.
@@ -91,6 +93,7 @@ impl Access {
             port: self.port.or(port_of_file),
             user: self.user.or(read.user),
             password: password.or(self.password).or(read.password),
+            datadir_as: self.datadir_as,
         })
     }
 

@@ -55,6 +55,8 @@ pub(crate) struct Connection {
     /// How long the server may take to answer.
     patience: Duration,
     socket: Option<PathBuf>,
+    /// What the server calls the datadir, if the caller says so.
+    datadir_as: Option<PathBuf>,
     /// The server's place, for messages.
     at: String,
 }
@@ -99,7 +101,8 @@ impl Connection {
         })?;
         let made = (made, connection.connection_id());
         let socket = access.socket().map(Path::to_path_buf);
-        let mut connection = Self { connection: Some(connection), made, stop, patience, socket, at };
+        let datadir_as = access.datadir_as.clone();
+        let mut connection = Self { connection: Some(connection), made, stop, patience, socket, datadir_as, at };
         // A server may be set to answer with no row at all.
         connection.run("SET SESSION sql_select_limit = 18446744073709551615")?;
         Ok(connection)
@@ -177,6 +180,11 @@ impl Connection {
     /// to be seen from here: that takes root, or the server's own user.
     pub fn root(&self) -> Option<PathBuf> {
         root_behind(self.socket.as_deref()?)
+    }
+
+    /// What the server calls the datadir, if the caller says so.
+    pub fn datadir_as(&self) -> Option<PathBuf> {
+        self.datadir_as.clone()
     }
 
     /// Why the account may not run a statement, in the server's words. `None` if it may. That the statement then fails does not count.

@@ -55,6 +55,14 @@ impl LogServer for MariaDb {
         self.connection.root()
     }
 
+    fn datadir_as(&self) -> Option<PathBuf> {
+        self.connection.datadir_as()
+    }
+
+    fn checkpoint(&mut self) -> Result<Option<Lsn>, ServerError> {
+        self.connection.lsn("Innodb_lsn_last_checkpoint").map(Some)
+    }
+
     fn flushed_lsn(&mut self) -> Result<Lsn, ServerError> {
         self.connection.lsn("Innodb_lsn_flushed")
     }

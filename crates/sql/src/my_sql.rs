@@ -77,6 +77,33 @@ impl LogServer for MySql {
         self.connection.root()
     }
 
+    fn datadir_as(&self) -> Option<PathBuf> {
+        self.connection.datadir_as()
+    }
+
+    fn uuid(&mut self) -> Result<Option<String>, ServerError> {
+        self.connection.variable("server_uuid").map(Some)
+    }
+
+    fn temporary(&mut self) -> Result<Option<PathBuf>, ServerError> {
+        self.connection.variable("innodb_temp_tablespaces_dir").map(|dir| Some(PathBuf::from(dir)))
+    }
+
+    /// Larger than the 80 KiB that such a file begins with, and than a table in memory may be. The file is this connection's own, and is cut
+    /// when it ends.
+    fn write_temporary(&mut self) -> Result<(), ServerError> {
+        self.connection.run("SET SESSION tmp_table_size = 1024")?;
+        self.connection.run(
+            "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 900) \
+             SELECT COUNT(*) FROM (SELECT DISTINCT n, REPEAT(UUID(), 20) FROM numbers) AS filler",
+        )?;
+        self.connection.run("SET SESSION tmp_table_size = DEFAULT")
+    }
+
+    fn checkpoint(&mut self) -> Result<Option<Lsn>, ServerError> {
+        self.connection.lsn("Innodb_redo_log_checkpoint_lsn").map(Some)
+    }
+
     fn flushed_lsn(&mut self) -> Result<Lsn, ServerError> {
         self.connection.lsn("Innodb_redo_log_flushed_to_disk_lsn")
     }

@@ -14,6 +14,7 @@ Examples:
   innokit backup --socket /run/mysqld/mysqld.sock --to /backup/monday /var/lib/mysql
   innokit backup --prepare --to /backup/monday /var/lib/mysql    recovered at once
   innokit backup --to - --spool /var/tmp /var/lib/mysql | ssh store 'cat > monday.xb.zst'   as a stream
+  innokit backup --datadir-as /var/lib/mysql --to /backup/monday /volume/mysql   from another container
   innokit backup --incremental-since /backup/sun --to /backup/mon /var/lib/mysql   only what changed since
   innokit backup verify /backup/monday                           every file and every page, and a trial recovery
 

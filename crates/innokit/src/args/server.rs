@@ -22,6 +22,11 @@ pub struct ServerArgs {
     /// Read this option file instead of /etc/my.cnf, /etc/mysql/my.cnf and ~/.my.cnf. Its groups `client` and `innokit` count.
     #[arg(long, value_name = "FILE", help_heading = "Server")]
     pub defaults_file: Option<PathBuf>,
+
+    /// What the server calls DATADIR (`SELECT @@datadir`), where its process cannot be seen: from a container beside that of the server,
+    /// which has the same volume under another name. That it is the same directory is still proved, by what the server writes to it.
+    #[arg(long, value_name = "PATH", help_heading = "Server")]
+    pub datadir_as: Option<PathBuf>,
 }
 
 impl ServerArgs {

@@ -97,6 +97,81 @@ fn a_mysql_server_with_other_paths_is_backed_up_and_archived() {
     is_backed_up_under_another_name("mysql");
 }
 
+/// A backup and an archive by a process that sees no other, as in a container beside that of the server.
+fn is_backed_up_from_another_container(kind: &'static str) {
+    let Some(contained) = Contained::start(kind) else { return };
+    let server = &contained.0;
+    let socket = contained.socket().display().to_string();
+    let own = contained.0.of(INSIDE).canonicalize().expect("a path").join("data").display().to_string();
+    let beside = |arguments: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--pid", "--fork", "--mount-proc", env!("CARGO_BIN_EXE_innokit")]).args(arguments);
+        ended(command.args(["--user", "root", "--socket", &socket]).current_dir(server.folder.path()))
+    };
+    let backup = |to: &str, own: &str, datadir: &str| beside(&["backup", "--to", to, "--datadir-as", own, datadir]);
+    let archive = |to: &str, own: &str, datadir: &str| {
+        beside(&["redo", "archive", "--until-caught-up", "--to", to, "--datadir-as", own, datadir])
+    };
+    let unseen = beside(&["backup", "--to", "refused", "data"]);
+    if unseen.errors.contains("unshare failed") {
+        println!("skipped: no namespace of processes: {}", unseen.errors);
+        return;
+    }
+    assert!(unseen.status == 2 && unseen.errors.contains("--datadir-as"), "{kind}: {}", unseen.errors);
+
+    // The name, the files and the server must fit. A copy is no server's until one starts on it.
+    server.copy("data", "twin");
+    let mut wrong =
+        vec![("/var/lib/mysql", "data", "not on /var/lib/mysql"), (&own, "twin", "no server has its files")];
+    for is_running in [false, true] {
+        if is_running {
+            server.script_on("twin", "start", &[], "");
+            let why = if kind == "mysql" { "has the UUID" } else { "checkpoint" };
+            wrong = vec![(&own, "twin", why)];
+            if kind == "mysql" {
+                fs::copy(server.of("data/auto.cnf"), server.of("twin/auto.cnf")).expect("copied");
+                wrong = vec![(&own, "twin", "")];
+            }
+        }
+        for (own, datadir, why) in &wrong {
+            for refused in [backup("refused", own, datadir), archive("refused", own, datadir)] {
+                let says = &refused.errors;
+                assert!(refused.status == 2 && says.contains(why) && says.contains("--datadir-as"), "{kind}: {says}");
+                assert!(!server.of("refused").exists());
+            }
+        }
+    }
+    server.script_on("twin", "stop", &[], "");
+
+    let archived = archive("redo", &own, "data");
+    assert_eq!(archived.status, 0, "{kind}: {}", archived.errors);
+    let taken = backup("set", &own, "data");
+    assert_eq!(taken.status, 0, "{kind}: {}", taken.errors);
+    let mut session = Session::on(server, &format!("{INSIDE}/data"));
+    session.ask("DELETE FROM a WHERE id % 3 = 0; FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS");
+    let expected = session.ask("CHECKSUM TABLE a, z");
+    drop(session);
+    let archived = archive("redo", &own, "data");
+    assert_eq!(archived.status, 0, "{kind}: {}", archived.errors);
+    let restored = server.run(&["restore", "--redo", "redo", "--to", "out", "set"]);
+    assert_eq!(restored.status, 0, "{kind}: {}", restored.errors);
+    server.script_on("out", "start", &[], "");
+    assert_eq!(Session::on(server, "out").ask("CHECKSUM TABLE a, z"), expected, "{kind}");
+    server.script_on("out", "stop", &[], "");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_mariadb_server_is_backed_up_from_another_container() {
+    is_backed_up_from_another_container("mariadb118");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_mysql_server_is_backed_up_from_another_container() {
+    is_backed_up_from_another_container("mysql");
+}
+
 /// Runs a backup onto a disk of this many MiB, and looks at what is left on it. `None` if the machine does not allow that.
 fn onto_a_disk_of(server: &Server, mib: u64, socket: &str) -> Option<(Run, String)> {
     let line = "mount -t tmpfs -o size=\"$0\" none disk || exit 77; \"$@\"; status=$?; \

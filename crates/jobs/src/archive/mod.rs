@@ -63,7 +63,8 @@ pub(crate) use self::stored::{Stored, closed_at};
 pub use self::verify::{ArchiveMark, ArchiveReport, ArchivedRange, verify_archive};
 use self::writer::SegmentWriter;
 use crate::door;
-use crate::server::{BinlogPosition, LogServer, ServerError, ServerHome};
+use crate::server::{BinlogPosition, LogServer, ServerError};
+use crate::server_home::ServerHome;
 use crate::source::files::AskPath;
 use crate::stop;
 
@@ -99,7 +100,7 @@ pub fn archive_beside(
     tell: &mut dyn FnMut(&ArchiveEvent<'_>),
 ) -> Result<ArchiveStatus> {
     if let Some(server) = server.as_deref_mut() {
-        ServerHome::of(server)?.other(datadir).map_or(Ok(()), error::refused)?;
+        ServerHome::of(server)?.other(server, datadir)?.map_or(Ok(()), error::refused)?;
     }
     let is_mysql = mysql::is_mysql(datadir)?;
     let live = if is_mysql { None } else { Some(LiveLog::open(datadir)?) };

@@ -1,7 +1,10 @@
 //! MariaDB 10.8 and later: its redo covers everything that happens to InnoDB's files, including their names, so nothing is copied twice.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use format::keyring::KeyStore;
@@ -18,7 +21,8 @@ use super::verify::MEMORY;
 use crate::archive::{ArchiveEvent, ArchiveOptions, archive_beside, segments};
 use crate::door;
 use crate::recover::LogNames;
-use crate::server::{BackupServer, LogServer, ServerFacts, ServerHome};
+use crate::server::{BackupServer, BackupStage, LogServer, ServerFacts};
+use crate::server_home::ServerHome;
 use crate::source::keys::KeyFiles;
 use crate::source::log_name::LOG;
 use crate::source::read_up_to;
@@ -27,6 +31,10 @@ use crate::source::read_up_to;
 const POLL: Duration = Duration::from_millis(20);
 /// Bytes per segment. A new segment is filled with zeros first.
 const SEGMENT_SIZE: u64 = 16 << 20;
+/// The file that the server begins at `BACKUP STAGE START`.
+const NOTES: &str = "ddl.log";
+/// Attempts to have it do so.
+const SIGNS: u32 = 3;
 /// The first version whose log can be followed.
 const FIRST_VERSION: (u32, u32, u32) = (10, 8, 0);
 
@@ -44,8 +52,13 @@ impl Vendor for MariaDb<'_> {
                 facts.version
             ));
         }
-        settings::check(facts, &ServerHome::of(server)?, datadir)?;
+        let home = ServerHome::of(server)?;
+        home.other(server, datadir)?.map_or(Ok(()), refused)?;
+        settings::check(facts, &home, datadir)?;
         settings::refuse_missing_privileges(server, datadir)?;
+        if home.is_said() {
+            refuse_silent(server, datadir)?;
+        }
         check_key(datadir, keys)
     }
 
@@ -111,6 +124,27 @@ impl Vendor for MariaDb<'_> {
     fn needs_keys(&self, keys: &KeyFiles) -> bool {
         keys.key_file.is_some()
     }
+}
+
+/// Refuses a directory in which the server leaves no trace. It begins a file there with each backup, in which it notes definitions.
+fn refuse_silent(server: &mut dyn BackupServer, datadir: &Path) -> Result<()> {
+    let path = datadir.join(NOTES);
+    let changed = || fs::metadata(&path).ok().map(|file| (file.ino(), file.ctime(), file.ctime_nsec()));
+    for _ in 0..SIGNS {
+        let before = changed();
+        server.enter(BackupStage::Start)?;
+        let after = changed();
+        server.enter(BackupStage::End)?;
+        if before != after {
+            return Ok(());
+        }
+        // The clock of a file system ticks every few milliseconds.
+        thread::sleep(POLL);
+    }
+    refused(format!(
+        "{}: the server that was named began a backup, and {NOTES} is as it was: it works on another copy of this directory (--datadir-as)",
+        datadir.display()
+    ))
 }
 
 /// Refuses an encrypted log without keys: the copy does not need them, but the proof does.

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use super::error::{Result, refused};
 use super::others::tables_without_redo;
-use crate::server::{BackupServer, ServerFacts, ServerHome};
+use crate::server::{BackupServer, ServerFacts};
+use crate::server_home::ServerHome;
 
-/// Refuses a server that works on another datadir, or keeps files outside of this one.
+/// Refuses a server that keeps files outside of this datadir, its own.
 pub(super) fn check(facts: &ServerFacts, home: &ServerHome, datadir: &Path) -> Result<()> {
-    home.other(datadir).map_or(Ok(()), refused)?;
     let names = facts.system_files.split(';').map(|file| file.split(':').next().unwrap_or_default());
     if names.collect::<Vec<_>>() != ["ibdata1"] {
         return refused(format!(

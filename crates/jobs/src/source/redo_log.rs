@@ -312,7 +312,7 @@ impl LogNow {
 }
 
 /// Whether a server has a datadir open: it locks the system tablespace.
-fn is_open(dir: &Path) -> bool {
+pub(crate) fn is_open(dir: &Path) -> bool {
     let system = dir.join("ibdata1");
     files::is_file(&system) && files::is_locked(&system)
 }

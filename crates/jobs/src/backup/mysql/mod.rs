@@ -31,7 +31,8 @@ use super::vendor::{Altered, LogRange, Vendor};
 use super::verify::MEMORY;
 use crate::door;
 use crate::recover::LogNames;
-use crate::server::{BackupServer, LogServer, ServerFacts, ServerHome};
+use crate::server::{BackupServer, LogServer, ServerFacts};
+use crate::server_home::ServerHome;
 use crate::source::files::AskPath;
 use crate::source::keys::KeyFiles;
 use crate::source::log_name::REDO_DIR;
@@ -83,7 +84,9 @@ impl Vendor for MySql<'_> {
                 facts.version
             ));
         }
-        settings::check(facts, &ServerHome::of(server)?, datadir)?;
+        let home = ServerHome::of(server)?;
+        home.other(server, datadir)?.map_or(Ok(()), refused)?;
+        settings::check(facts, &home, datadir)?;
         if !server.instance()?.is_redo_on {
             return refused(
                 "redo logging is switched off (ALTER INSTANCE DISABLE INNODB REDO_LOG): without a redo log there is no backup of a running \
@@ -99,7 +102,7 @@ impl Vendor for MySql<'_> {
     }
 
     fn follow(&self, log: &mut dyn LogServer, datadir: &Path, redo: &Path, followed: &Followed) -> Result<()> {
-        ServerHome::of(log)?.other(datadir).map_or(Ok(()), refused)?;
+        ServerHome::of(log)?.other(log, datadir)?.map_or(Ok(()), refused)?;
         let mut live = LiveRedo::open(datadir, self.keys)?;
         let copied = CopiedLog::create(redo.join(STAGED), live.checkpoint())?;
         while !stop::is_told(followed.stopped()) {
