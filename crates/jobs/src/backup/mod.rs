@@ -10,6 +10,7 @@
 //! log, which begins before the first copy and ends at T. Only what the redo does not cover is copied under a lock; what that is depends on
 //! the server (`vendor.rs`). The manifest is written last: until then the set is void.
 
+mod blame;
 mod chain;
 mod changes;
 mod delta_file;
@@ -49,6 +50,7 @@ use flow::run_both;
 use format::keyring::KeyStore;
 use format::{Lsn, SpaceId};
 
+use self::blame::blamed;
 pub(crate) use self::chain::Chain;
 use self::changes::Since;
 pub use self::error::BackupError;
@@ -257,7 +259,7 @@ impl<'r> Run<'r> {
         self.manifest.needs_keys |= placed.is_encrypted;
         (self.manifest.tablespaces, self.manifest.damaged) = (placed.entries, placed.damaged);
         fs::remove_dir(&staging).map_err(failed(&staging, "removing the directory"))?;
-        self.prove(placed.sums)
+        self.prove(placed.sums).map_err(|error| blamed(error, (self.datadir, self.stop), &self.manifest, self.keys))
     }
 
     /// Copies everything, holding each of the server's locks as briefly as possible. Returns the LSN whose state the backup restores.

@@ -146,7 +146,7 @@ impl<'k> PageReader<'k> {
     }
 
     /// Passes the whole pages of `from` to `take`, with their offset in the file.
-    fn each_stretch(
+    pub fn each_stretch(
         &mut self,
         (from, path): (&File, &Path),
         part: &SpacePart,

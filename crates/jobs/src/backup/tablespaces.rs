@@ -548,7 +548,7 @@ fn remove(copy: PathBuf) -> Result<()> {
     fs::remove_file(&copy).map_err(failed(&copy, "removing the copy"))
 }
 
-fn damaged<T>(path: &Path, what: &str) -> Result<T> {
+pub(super) fn damaged<T>(path: &Path, what: &str) -> Result<T> {
     Err(BackupError::Damaged(format!(
         "{}: {what} is damaged in the server's own file: innokit check --live says more, and --allow-damage copies damaged pages as they are, except \
          first pages",
