@@ -31,6 +31,9 @@ pub const TRX_UNDO_LAST_LOG: usize = TRX_UNDO_STATE + 2;
 /// In a log's header: the transaction. 8 bytes.
 pub const TRX_UNDO_TRX_ID: usize = 0;
 
+/// After the transaction: the number of its commit, from the same counter; 0 before it. 8 bytes.
+const TRX_UNDO_TRX_NO: usize = TRX_UNDO_TRX_ID + 8;
+
 /// Whether the XID is there: bit 0 of the byte at this offset in a log's header.
 const TRX_UNDO_XID_EXISTS: usize = 20;
 /// The XID's format, 4 bytes; then the lengths of its two parts, 4 bytes each, and the parts.
@@ -92,6 +95,31 @@ pub fn last_in_binlog(rseg: &[u8], logical: PageSize) -> Option<(String, u64)> {
     let name = rseg.get(at + 8..)?.get(..TRX_RSEG_BINLOG_NAME_LEN)?;
     let name = name.split(|byte| *byte == 0).next().filter(|name| !name.is_empty())?;
     Some((String::from_utf8_lossy(name).into_owned(), be::u64_at(rseg, at)?))
+}
+
+/// What page 5 of a system tablespace says of the next transaction's id. Servers up to MariaDB 10.2, and MySQL, write it when the id reaches a
+/// multiple of [`TRX_ID_WRITE_MARGIN`], so that it may lag behind by less than that; later servers of MariaDB do not write it.
+#[must_use]
+pub fn next_transaction(trx_sys: &[u8]) -> Option<u64> {
+    be::u64_at(trx_sys, FIL_PAGE_DATA)
+}
+
+/// See [`next_transaction`].
+pub const TRX_ID_WRITE_MARGIN: u64 = 256;
+
+/// The newest transaction that was committed in a rollback segment of MariaDB 10.3 or later; `None` in one of another server.
+#[must_use]
+pub fn newest_in_segment(rseg: &[u8], logical: PageSize) -> Option<u64> {
+    (be::u32_at(rseg, TRX_RSEG_FORMAT) == Some(0))
+        .then(|| be::u64_at(rseg, TRX_RSEG_UNDO_SLOTS + logical.bytes() / 16 * 4))
+        .flatten()
+}
+
+/// The last transaction of the undo log with this first page, or the number of its commit if that is greater.
+#[must_use]
+pub fn last_in_log(page: &[u8]) -> Option<u64> {
+    let log = usize::from(be::u16_at(page, TRX_UNDO_LAST_LOG)?);
+    Some(be::u64_at(page, log + TRX_UNDO_TRX_ID)?.max(be::u64_at(page, log + TRX_UNDO_TRX_NO)?))
 }
 
 /// The open transaction of the undo log with this first page; `None` if the transaction has ended.

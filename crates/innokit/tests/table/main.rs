@@ -20,6 +20,7 @@ mod rows_lab;
 mod arrow;
 mod hostile_names;
 mod large_values;
+mod moments;
 mod rows_damage;
 mod rows_lengths;
 mod rows_random;

@@ -141,7 +141,9 @@ impl Settling<'_> {
         let known = self.done.iter().filter(|done| done.member.is_none() && !done.gone);
         let held: Vec<Held> = known.filter_map(SettledFile::tablespace).collect();
         for catalog in catalogs {
-            for found in catalog.findings(&held, &mut self.redo, self.live) {
+            let found = catalog.findings(&held, &mut self.redo, self.live);
+            let later = if self.live { None } else { verdict::later_tables(catalog, &held, &found, &mut self.redo) };
+            for found in found.into_iter().chain(later) {
                 let finding =
                     about(&found.path, found.reason, found.severity.unless_unread(&found.path), found.message);
                 hurt.extend(verdict::of_missing(&finding.path, found.table, finding.severity));

@@ -23,7 +23,9 @@ impl Settling<'_> {
     pub fn datadirs_as_a_whole(&mut self, inventory: &Inventory, catalogs: &[Catalog]) {
         let held = std::mem::take(&mut self.held);
         for catalog in catalogs {
-            for found in catalog.findings(&held, &mut self.redo, false) {
+            let found = catalog.findings(&held, &mut self.redo, false);
+            let later = verdict::later_tables(catalog, &held, &found, &mut self.redo);
+            for found in found.into_iter().chain(later) {
                 self.of_datadir(found);
             }
         }

@@ -6,12 +6,14 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use flow::FileId;
+use format::bytes::be;
 use format::keyring::KeyStore;
+use format::page::fil::{FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_LSN};
 use format::page::rollback::{
-    OpenUndo, RSEG_ARRAY_PAGE_NO, TRX_SYS_PAGE_NO, last_in_binlog, open_undo, rollback_segment_array,
-    rollback_segments, undo_logs, waits_for_binlog,
+    OpenUndo, RSEG_ARRAY_PAGE_NO, TRX_ID_WRITE_MARGIN, TRX_SYS_PAGE_NO, last_in_binlog, last_in_log, newest_in_segment,
+    next_transaction, open_undo, rollback_segment_array, rollback_segments, undo_logs, waits_for_binlog,
 };
-use format::{PageId, PageNo, SpaceId};
+use format::{Family, Lsn, PageId, PageNo, SpaceId};
 
 use super::{FoundFile, Opener, Tablespace};
 use crate::source::datadir::plain;
@@ -181,6 +183,50 @@ pub(crate) fn waiting_for_binlog_in(dir: &Path, keys: &KeyStore) -> Result<Vec<(
         each.map_err(|why| named(space.path(), why))?;
     }
     Ok(waiting)
+}
+
+/// How far the transactions of a datadir have come, as its server takes it from the system tablespace and the rollback segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NewestKnown {
+    /// No row and no entry has a transaction with a greater id.
+    pub transaction: u64,
+    /// When these pages were last written: no transaction ended later.
+    pub written: Lsn,
+    /// Whether some of these pages may be in undo tablespaces.
+    pub has_undo_spaces: bool,
+}
+
+/// The same for the datadir `dir`, which a server has shut down. `None` if it cannot be read.
+pub(crate) fn newest_known_in(dir: &Path, keys: &KeyStore) -> Option<NewestKnown> {
+    let system = system_files(dir);
+    let mut opener = Opener::new();
+    let segments = Segments::of(dir, &system, keys, &mut opener).ok()?;
+    let first = segments.spaces.first()?;
+    let trx_sys = first.sound(TRX_SYS_PAGE_NO.0, &mut opener).ok()?;
+    // 0 in a datadir that a later server of MariaDB made.
+    let next = next_transaction(&trx_sys).filter(|next| *next > 0);
+    let by_system = next.map_or(0, |next| next.saturating_add(TRX_ID_WRITE_MARGIN - 1));
+    if first.format.family() == Family::MySql {
+        // At shutdown, MySQL notes the end of its log here.
+        let page = first.sound(0, &mut opener).ok()?;
+        let written = Lsn(be::u64_at(&page, FIL_PAGE_FILE_FLUSH_LSN)?);
+        let known = NewestKnown { transaction: by_system, written, has_undo_spaces: false };
+        return (by_system > 0 && written > Lsn(0)).then_some(known);
+    }
+    let lsn = |page: &[u8]| Lsn(be::u64_at(page, FIL_PAGE_LSN).unwrap_or(0));
+    let has_undo_spaces = segments.spaces.len() > 1;
+    let mut known = NewestKnown { transaction: by_system, written: lsn(&trx_sys), has_undo_spaces };
+    let mut take = |transaction: Option<u64>, page: &[u8]| {
+        known.transaction = known.transaction.max(transaction.unwrap_or(0));
+        known.written = known.written.max(lsn(page));
+    };
+    for segment in segments.each() {
+        let (space, page_no) = segment.ok()?;
+        let page = space.sound(page_no.0, &mut opener).ok()?;
+        take(newest_in_segment(&page, space.format.logical()), &page);
+        each_undo_log(space, page_no, &mut opener, &mut |_, page| take(last_in_log(page), page)).ok()?;
+    }
+    (known.transaction > 0).then_some(known)
 }
 
 fn open_undo_logs(space: &Tablespace, rseg: PageNo, opener: &mut Opener) -> Result<Vec<OpenUndo>, String> {

@@ -5,6 +5,7 @@
 
 mod advice;
 mod keys;
+mod moments;
 mod place;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use crate::source::name::table_of_path;
 use crate::table::Named;
 use crate::tree::{Opener, Root, SpaceMap, Tablespace};
 
+pub(crate) use moments::later_tables;
 pub(crate) use place::{Case, judge, of_space, partitioned, put_off};
 
 /// How a page is damaged.

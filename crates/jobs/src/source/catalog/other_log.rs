@@ -5,17 +5,19 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use format::bytes::be;
-use format::page::fil::{FIL_PAGE_DATA, FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_LSN};
-use format::page::rollback::TRX_SYS_PAGE_NO;
+use format::keyring::KeyStore;
+use format::page::fil::{FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_LSN};
+use format::page::rollback::{TRX_ID_WRITE_MARGIN, TRX_SYS_PAGE_NO, next_transaction};
 use format::{Family, Lsn};
 use redo::LogVendor;
 
 use super::entry::{Dictionary, Holds};
 use super::history::{Contradiction, History};
 use super::log::FileEvents;
-use super::{Catalog, CatalogFinding, Held};
+use super::{Catalog, CatalogFinding, Held, Says};
 use crate::finding_code::FindingCode;
 use crate::report::document::Severity;
+use crate::source::backup::{BackupNotes, is_own_increment};
 use crate::source::files;
 use crate::source::name::NameHint;
 use crate::source::redo_log::{RedoLogs, identify, log_files};
@@ -23,8 +25,6 @@ use crate::tree::{Opener, Tablespace};
 
 /// A stretch of log this long always contains a page change.
 const SILENCE: u64 = 32 << 10;
-/// How far the next transaction id on disk may lag behind.
-const TRX_ID_MARGIN: u64 = 256;
 /// How much of a pending log to read first: it names the tablespaces it changes early on.
 const FIRST_LOOK: u64 = 16 << 20;
 /// Pages of the system tablespace that servers write all the time.
@@ -95,21 +95,29 @@ impl Catalog {
             return None;
         }
         let page = system.sound(TRX_SYS_PAGE_NO.0, &mut Opener::new()).ok()?;
-        let next = be::u64_at(&page, FIL_PAGE_DATA)?;
+        let next = next_transaction(&page)?;
         let newest = dictionary.newest_transaction;
         let message = format!(
             "older than the dictionary: it knows transactions up to number {next}, but number {newest} wrote to mysql.ibd; it was copied \
-             at another time, or from another server"
+             at another time, or from another server: restore all files from one backup"
         );
         let (path, severity) = (system.path().to_path_buf(), Severity::Damage);
-        // Servers write the id when it reaches a multiple of this.
-        (newest >= next.saturating_add(TRX_ID_MARGIN)).then_some(CatalogFinding {
+        (newest >= next.saturating_add(TRX_ID_WRITE_MARGIN)).then_some(CatalogFinding {
             path,
             table: None,
             reason: FindingCode::STALE_FILE,
             severity,
             message,
         })
+    }
+
+    /// The datadir's path and keys, and the end of its log, if its files are expected to be of one moment: all of them were read or could be, its server has shut down, and no tool
+    /// copied them.
+    #[must_use]
+    pub(crate) fn at_rest(&self, redo: &mut RedoLogs) -> Option<(&Path, &KeyStore, Option<Lsn>)> {
+        let is_whole = matches!(self.says, Says::All(_)) && self.selection.is_all() && !is_own_increment(&self.root);
+        let is_at_rest = is_whole && BackupNotes::of(&self.root).is_none() && redo.pending_for(&self.probe()).is_none();
+        is_at_rest.then(|| (self.root.as_path(), &self.keys, redo.clean_end_for(&self.probe())))
     }
 
     fn is_system(&self, space: &Tablespace) -> bool {
