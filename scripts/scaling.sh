@@ -3,23 +3,24 @@
 #
 # Sets: many folders (100 tables each), one folder, partitions; MariaDB and MySQL; and backups of the first. Counts CPU seconds, system calls
 # (strace), peak memory, and how often a table's file is opened. Eight times the tables may take at most nine times the CPU and the system
-# calls, and no file may be opened more than 12 times: for its head, its dictionary or definition, its pages, the comparison, the copy.
+# calls, and no file may be opened more than 16 times: for its head, its dictionary or definition, its pages, the comparison; and its copy, if
+# it is copied, to write it, to compare it, to apply changes in two passes, of which each opens again what had to make room for others.
 # Exit status 1 if one takes more.
 #
-# KINDS="mariadb" SHAPES="folders" limit it. INNOKIT is the program, built with the feature sql. Each command runs five times. It takes 6 GB
-# in SCRATCH and 1.5 GB in OUT, which is in memory: ext4 passes over the inodes of files that were just deleted, those of the run before,
-# one by one for each new file, and that is as much CPU time as all the rest.
+# KINDS="mariadb" SHAPES="folders" limit it, SHAPES="" to backups and recovery. INNOKIT is the program, built with the feature sql. Each
+# command runs five times. It takes 8 GB in SCRATCH and 1.5 GB in OUT, which is in memory: ext4 passes over the inodes of files that were
+# just deleted, those of the run before, one by one for each new file, and that is as much CPU time as all the rest.
 set -euo pipefail
 
 here="$(cd "$(dirname "$0")" && pwd -P)"
 readonly here few="${1:-1000}" many="${2:-8000}"
 readonly innokit="${INNOKIT:-$here/../target/release/innokit}" scratch="${SCRATCH:-$here/../target/scaling}"
-readonly kinds="${KINDS:-mariadb mysql}" shapes="${SHAPES:-folders one partitions}" openings_max=12
+readonly kinds="${KINDS:-mariadb mysql}" shapes="${SHAPES-folders one partitions}" openings_max=16
 out="${OUT:-$(mktemp -d /dev/shm/innokit-scaling.XXXXXX)}/out"
 readonly out
 [ -x "$innokit" ] || { echo "scaling: $innokit is missing: build it, or name another in INNOKIT" >&2; exit 2; }
 mkdir -p "$scratch"
-trap 'rm -rf "$out"; rmdir "$(dirname "$out")" 2>/dev/null || :' EXIT
+trap 'rm -rf "$out" "$out".*; rmdir "$(dirname "$out")" 2>/dev/null || :' EXIT
 failed=0
 
 make_set() { # KIND SHAPE TABLES [--dirty N] -> path
@@ -43,10 +44,10 @@ fresh() {
 # CPU milliseconds, system calls, peak KiB and the most openings of one tablespace. Of three runs, the one with the least CPU: what else runs on
 # the machine only adds.
 measure() {
-    local calls="$scratch/calls" times="$scratch/times" opened="$scratch/opened"
+    local calls="$out.calls" times="$out.times" opened="$out.opened"
     for _ in 1 2 3; do
         fresh "$@"
-        /usr/bin/time -o "$times.one" -f '%U %S %M' "$@" >/dev/null 2>"$scratch/said" || { [ $? -lt 2 ] || { cat "$scratch/said" >&2; exit 2; }; }
+        /usr/bin/time -o "$times.one" -f '%U %S %M' "$@" >/dev/null 2>"$out.said" || { [ $? -lt 2 ] || { cat "$out.said" >&2; exit 2; }; }
         tail -n 1 "$times.one"
     done | awk '{ if (NR == 1 || $1 + $2 < least) { least = $1 + $2; line = $0 } } END { print line }' >"$times" || exit 2
     fresh "$@"
@@ -85,9 +86,9 @@ compare_backups() { # KIND FEW-SET MANY-SET
         rm -rf "$set.backup" "$set.xb" "$set.spool" "$set.socket"
         "$here/server.sh" "$kind" start "$set"
         ln -s "$("$here/server.sh" "$kind" socket "$set")" "$set.socket"
-        "$innokit" backup -q "$set" --to "$set.backup" --socket "$set.socket" --user root
+        "$innokit" backup --progress never "$set" --to "$set.backup" --socket "$set.socket" --user root
         mkdir "$set.spool"
-        "$innokit" backup -q "$set" --to - --spool "$set.spool" --socket "$set.socket" --user root >"$set.xb"
+        "$innokit" backup --progress never "$set" --to - --spool "$set.spool" --socket "$set.socket" --user root >"$set.xb"
     done
     compare "$kind folders: backup" "$2" "$3" backup SET --to "$out" --socket SET.socket --user root
     "$here/server.sh" "$kind" stop "$2" 0
