@@ -1,11 +1,12 @@
-//! Files of different moments: the server's own account of its transactions is of yesterday, the tables are of today.
+//! Files of different moments: the server's own account of its transactions is of yesterday, the tables are of today; or the pages of an index that
+//! the dictionary has dropped already.
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests fail the test")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::common::{check_json, reasons};
+use crate::common::{Run, check_json, innokit, reasons};
 use crate::rows_lab::{Server, table};
 
 /// More transactions than the 256 by which MySQL's account may lag behind, and more than it skips at each start.
@@ -48,7 +49,8 @@ fn is_read_by(server: &Server) -> bool {
 fn tables_of_today_over_an_account_of_yesterday_are_noticed() {
     for kind in ["mariadb", "mariadb118", "mysql"] {
         let server = Server::empty(kind);
-        server.sql("CREATE DATABASE d; USE d; CREATE TABLE t (id INT PRIMARY KEY, a INT); INSERT INTO t VALUES (0, 0);");
+        server
+            .sql("CREATE DATABASE d; USE d; CREATE TABLE t (id INT PRIMARY KEY, a INT); INSERT INTO t VALUES (0, 0);");
         server.stop();
         let kept: Vec<(PathBuf, Vec<u8>)> =
             accounts(&server.datadir()).into_iter().map(|path| (path.clone(), fs::read(path).expect("read"))).collect();
@@ -119,4 +121,63 @@ fn export(other: &Server, server: &Server) {
     }
     drop(input);
     assert!(client.wait().expect("ends").success());
+}
+
+/// A leaf of the tablespace's newest index.
+fn leaf_of_the_newest_index(bytes: &[u8], page_size: usize) -> usize {
+    let number =
+        |at: usize, len: usize| bytes[at..at + len].iter().fold(0_u64, |value, byte| value << 8 | u64::from(*byte));
+    let is_leaf = |page: &usize| number(page * page_size + 24, 2) == 17855 && number(page * page_size + 64, 2) == 0;
+    let leaves: Vec<usize> = (0..bytes.len() / page_size).filter(is_leaf).collect();
+    let index = |page: &usize| number(page * page_size + 66, 8);
+    let newest = leaves.iter().map(index).max().expect("leaves");
+    leaves.into_iter().filter(|page| index(page) == newest).nth(3).expect("an index of several leaves")
+}
+
+/// What a DBA sees who has rebuilt a damaged index and has had no purge since: an older snapshot was open, then the server was killed.
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn damage_in_a_dropped_index_is_a_note() {
+    let server = Server::empty("mariadb");
+    let double = "INSERT INTO t (b) SELECT CONCAT(b, id) FROM t;".repeat(11);
+    server.sql(&format!(
+        "CREATE DATABASE d; USE d; CREATE TABLE t (id INT PRIMARY KEY AUTO_INCREMENT, b VARCHAR(200), KEY k (b));
+        INSERT INTO t (b) VALUES (REPEAT('x', 80)); {double}"
+    ));
+    server.stop();
+    let path = server.datadir().join("d/t.ibd");
+    let mut bytes = fs::read(&path).expect("read");
+    let page = leaf_of_the_newest_index(&bytes, 16384);
+    bytes[page * 16384 + 5000..][..8].copy_from_slice(b"XXXXXXXX");
+    fs::write(&path, bytes).expect("written");
+    let (document, status) = check_json(&server.datadir(), &[]);
+    assert_eq!((reasons(&document).as_slice(), status), (&["checksum_mismatch"][..], 1), "{document:#}");
+    server.script("start", &[], "");
+    // As long as this session sees the index's row, the server does not purge it.
+    let mut client = server.command("sql", &["--unbuffered", "--skip-column-names"]).spawn().expect("bash runs");
+    let mut input = client.stdin.take().expect("piped");
+    let mut output = client.stdout.take().expect("piped");
+    let snapshot = b"START TRANSACTION WITH CONSISTENT SNAPSHOT; SELECT 'locked';\n";
+    std::io::Write::write_all(&mut input, snapshot).expect("taken");
+    std::io::Read::read_exact(&mut output, &mut [0; 6]).expect("begun");
+    server.sql("USE d; ALTER TABLE t DROP INDEX k; ALTER TABLE t ADD INDEX again (b), ALGORITHM=INPLACE;");
+    server.script("kill9", &[], "");
+    drop(input);
+    client.wait().expect("ends");
+    let recovered = innokit().args(["recover", "--in-place"]).arg(server.datadir()).output().expect("innokit runs");
+    assert!(recovered.status.success(), "{}", String::from_utf8_lossy(&recovered.stderr));
+    let [check, of_tables] = [&["check"][..], &["table", "check"]].map(|words| {
+        let command = innokit().args(words).args(["--progress", "never"]).arg(server.datadir()).output();
+        Run::of(&command.expect("innokit runs"))
+    });
+    for run in [check, of_tables] {
+        assert_eq!(run.status, 0, "{}{}", run.text, run.errors);
+        let note = run.text.lines().find(|line| line.contains("t.ibd") && line.contains(&format!("page {page}")));
+        let note = note.expect("a note about the page");
+        assert!(note.contains(": note: ") && note.contains("an index that was dropped"), "{note}");
+        assert!(!run.text.contains("restore this table"), "{}", run.text);
+    }
+    server.script("start", &[], "");
+    assert!(server.sql("CHECK TABLE d.t;").contains("\tOK"), "the server minds");
+    server.stop();
 }

@@ -8,6 +8,7 @@ mod archive;
 mod binlog;
 mod delta;
 mod doublewrite;
+mod dropped;
 mod empty;
 pub(crate) mod examined;
 mod fate;

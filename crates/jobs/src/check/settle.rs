@@ -17,7 +17,7 @@ use super::log_ends::LogEnds;
 use super::settling::{SettledFile, SettledSpace, Settling};
 use super::words::{
     about, first_page_lost, first_pages_missing, header_fault, not_a_tablespace, nothing_verified, of_orphan,
-    overlapping, shown, undecided_pages, with_freed,
+    overlapping, shown, undecided_pages, with_dropped, with_freed,
 };
 use crate::finding_code::FindingCode;
 use crate::report::document::{FileReport, Finding, Pending, Report, Severity, SkippedFile, Totals, Unit};
@@ -61,6 +61,7 @@ pub(super) fn settle(
         findings,
         redo,
         freed_damage,
+        dropped: BTreeMap::new(),
         live,
         orphans: catalogs.iter().flat_map(Catalog::orphans).collect(),
         unflushed: Vec::new(),
@@ -89,6 +90,7 @@ pub(super) fn settle(
     for space in settling.spaces() {
         settling.space(&space);
     }
+    settling.dropped_indexes(catalogs, wish.keys);
     for file in 0..settling.done.len() as u32 {
         settling.newer_than_log(file);
     }
@@ -322,7 +324,9 @@ impl Settling<'_> {
                 case.files.push(FoundFile { path, file: FileId(*file), len });
             }
             let freed = self.freed_damage.get(file);
-            let is_freed = |page: u32| freed.is_some_and(|usage| usage.freed_damage.contains(page));
+            let dropped = self.dropped.get(file);
+            let is_dropped = |page: u32| dropped.is_some_and(|pages| pages.contains(&page));
+            let is_freed = |page: u32| freed.is_some_and(|usage| usage.freed_damage.contains(page)) || is_dropped(page);
             let damaged = self.findings.pages_of(*file).filter(|page| !is_freed(*page));
             // Every damaged page gets a mark; the kept findings below refine some of them.
             let mark = Mark { is_lost: true, severity: Severity::Damage, index_id: None };
@@ -334,6 +338,9 @@ impl Settling<'_> {
                     continue;
                 };
                 let (severity, index_id) = (finding.severity, finding.index_id);
+                if is_dropped(page) && !OF_THE_FILE.contains(&finding.reason) {
+                    continue;
+                }
                 let last = u64::from(page) + finding.pages.clamp(1, MARKED_MAX) - 1;
                 for page in page..=u32::try_from(last).unwrap_or(u32::MAX) {
                     case.marks.entry(page).and_modify(|mark| *mark = Mark { severity, index_id, ..*mark });
@@ -371,7 +378,7 @@ impl Settling<'_> {
         let pending = self.pending();
         let vanished = if self.live { 0 } else { self.inventory.vanished.len() };
         let failed = self.inventory.failed.len() + vanished;
-        let Self { inventory, done, findings, freed_damage, .. } = self;
+        let Self { inventory, done, findings, freed_damage, dropped, .. } = self;
         let mut nothing = Vec::new();
         let (total, damage, undecided) = (findings.total, findings.damage, findings.undecided);
         let mut totals = Totals { findings: total, damage, undecided, ..Totals::default() };
@@ -394,11 +401,13 @@ impl Settling<'_> {
         let findings = findings.into_sorted().into_iter().map(|(file, finding)| {
             let usage = freed_damage.get(&file);
             let freed = finding.page.is_some_and(|page| usage.is_some_and(|usage| usage.freed_damage.contains(page)));
+            let of_dropped =
+                finding.page.is_some_and(|page| dropped.get(&file).is_some_and(|pages| pages.contains(&page)));
             // Only findings about the page itself were reclassified as harmless, not those about the file that happen to name it.
-            if freed && finding.severity == Severity::Damage && !OF_THE_FILE.contains(&finding.reason) {
-                with_freed(finding)
-            } else {
-                finding
+            match finding.severity == Severity::Damage && !OF_THE_FILE.contains(&finding.reason) {
+                true if freed => with_freed(finding),
+                true if of_dropped => with_dropped(finding),
+                _ => finding,
             }
         });
         let skipped = inventory.skipped.iter();
@@ -419,7 +428,7 @@ impl Settling<'_> {
 }
 
 /// Findings about a file: their page says where something begins.
-const OF_THE_FILE: [FindingCode; 4] = [
+pub(super) const OF_THE_FILE: [FindingCode; 4] = [
     FindingCode::DATA_BEYOND_SPACE_SIZE,
     FindingCode::TRUNCATED,
     FindingCode::ZERO_PAGE_IN_USE,

@@ -1,6 +1,6 @@
 //! The state kept after the last page, while the report is made.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -64,6 +64,8 @@ pub(super) struct Settling<'i> {
     pub findings: Findings,
     pub redo: RedoLogs,
     pub freed_damage: BTreeMap<u32, Arc<Usage>>,
+    /// Pages of dropped indexes, by file.
+    pub dropped: BTreeMap<u32, BTreeSet<u32>>,
     /// A server may be writing the files.
     pub live: bool,
     /// Files that no table uses, and whose content no server minds.

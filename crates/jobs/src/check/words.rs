@@ -9,6 +9,7 @@ use super::file_state::{Known, Undecided};
 use crate::finding_code::FindingCode;
 use crate::report::document::{Finding, Severity};
 pub(super) use crate::report::shown;
+use crate::source::catalog::DroppedTree;
 use crate::source::datadir::Candidate;
 use crate::source::keys::NO_KEY;
 use crate::source::name::NameHint;
@@ -92,6 +93,12 @@ pub(super) fn header_fault(path: &Path, fault: &HeaderFault, severity: Severity)
 
 pub(super) fn with_freed(mut finding: Finding) -> Finding {
     finding.message.push_str(" (the page is free by the extent descriptors: no query reads it)");
+    finding.severity = Severity::Notice;
+    finding
+}
+
+pub(super) fn with_dropped(mut finding: Finding) -> Finding {
+    finding.message.push_str(&format!(" ({})", DroppedTree::WHY));
     finding.severity = Severity::Notice;
     finding
 }

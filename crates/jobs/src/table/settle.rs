@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use format::keyring::KeyStore;
 use format::page::fil::PageType;
@@ -23,7 +24,7 @@ use crate::report::document::{Severity, SkippedFile};
 use crate::report::hurt::{Action, Hurt};
 use crate::report::shown;
 use crate::report::watcher::{Found, Watcher};
-use crate::source::catalog::Catalog;
+use crate::source::catalog::{Catalog, DroppedTree};
 use crate::source::datadir::{Inventory, Passed};
 use crate::source::is_unwritten;
 use crate::source::keys::NO_KEY;
@@ -42,6 +43,8 @@ struct Tree<'t> {
     is_rtree: bool,
     /// Whether it has more or fewer entries than the table has rows.
     is_miscounted: Cell<bool>,
+    /// Its index was dropped, and its root is sound: the server frees it when it runs.
+    is_dropped: bool,
 }
 
 impl Tree<'_> {
@@ -67,6 +70,9 @@ impl Tree<'_> {
 
     fn is_hurt(&self) -> bool {
         let report = &self.walked.report;
+        if self.is_dropped {
+            return false;
+        }
         // A row without an entry is the index's fault, though the finding names the row.
         let is_entry_only = report.hurt.is_empty() && report.is_complete && self.kind() == TreeKind::Clustered;
         (report.findings_total > 0 && !is_entry_only) || report.counts.unverifiable > 0 || self.lacks()
@@ -109,8 +115,10 @@ pub(super) fn begin<'s>(
     let (ends, open) = (LogEnds::new(keys), OpenTransactions::new(keys));
     let orphans = catalogs.iter().flat_map(Catalog::orphans).collect();
     let (recovery, is_unread, held) = (None, false, Vec::new());
+    let dropped = catalogs.iter().filter_map(Catalog::dropped_trees);
+    let dropped = dropped.map(|(root, trees)| (root.to_path_buf(), trees)).collect();
     let mut settling =
-        Settling { report, redo, options, path, recovery, is_unread, datadirs, ends, open, orphans, held };
+        Settling { report, redo, options, path, recovery, is_unread, datadirs, ends, open, orphans, dropped, held };
     settling.redo.say_in_ddl(catalogs.iter().flat_map(Catalog::in_ddl));
     settling
 }
@@ -165,6 +173,7 @@ impl Settling<'_> {
                 walked,
                 is_rtree: root.page_type == PageType::RTREE,
                 is_miscounted: Cell::new(false),
+                is_dropped: self.is_dropped(subject, known, root) && !walked.report.hurt.contains_key(&root.page_no),
             })
             .collect();
         self.of_space(known, definitions);
@@ -179,6 +188,14 @@ impl Settling<'_> {
         let left_out = if self.options.depth == Depth::Check { self.rows(known, &trees) } else { Vec::new() };
         self.hurt(subject, known, &trees, newer);
         self.file(known, &trees, left_out);
+    }
+
+    /// Whether the dictionary has the tree as that of a dropped index, for good.
+    fn is_dropped(&self, subject: &Subject, known: &Known, root: &Root) -> bool {
+        let space = known.space.format.space().0;
+        let tree = DroppedTree { space, root: root.page_no, index_id: root.index_id };
+        let is_of = |datadir: &Path| space != 0 && subject.path.starts_with(datadir) && self.recovery.is_none();
+        self.dropped.iter().any(|(datadir, trees)| is_of(datadir) && trees.contains(&tree))
     }
 
     /// The findings on the tablespace itself. A count tells those that may cost it an index, and leaves the rest to a check.
@@ -296,7 +313,7 @@ impl Settling<'_> {
         let hidden = report.findings_total - report.findings.len() as u64;
         // Assume that unlisted findings are like the last listed one.
         let last = report.findings.last().map(|finding| finding.rule);
-        let severity = self.severity(last, tree.may_go()).0;
+        let severity = if tree.is_dropped { Severity::Notice } else { self.severity(last, tree.may_go()).0 };
         self.count(hidden, severity);
         if report.counts.unverifiable > 0 {
             let message = format!("{} pages are {NO_KEY}", report.counts.unverifiable);
@@ -310,15 +327,12 @@ impl Settling<'_> {
     fn of_tree(&mut self, finding: &TreeFinding, tree: &Tree<'_>) {
         let table = tree.named.as_ref().and_then(|named| named.table.as_deref());
         let name = tree.named.as_ref().and_then(|named| named.name.as_deref());
-        self.finding(
-            finding,
-            TreeLabel {
-                table,
-                index: name,
-                index_id: Some(tree.root.index_id),
-                may_go: name.is_none() || tree.may_go(),
-            },
-        );
+        let may_go = name.is_none() || tree.may_go();
+        let label = TreeLabel { table, index: name, index_id: Some(tree.root.index_id), may_go };
+        if tree.is_dropped {
+            return self.weighed(finding, label, (Severity::Notice, Some(DroppedTree::WHY.to_owned())));
+        }
+        self.finding(finding, label);
     }
 
     /// A file named like a table's that has no tree.

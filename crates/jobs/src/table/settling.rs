@@ -12,7 +12,7 @@ use super::walked::Walked;
 use crate::check::log_ends::LogEnds;
 use crate::finding_code::FindingCode;
 use crate::report::document::Severity;
-use crate::source::catalog::Held;
+use crate::source::catalog::{DroppedTree, Held};
 use crate::source::redo_log::RedoLogs;
 use crate::tree::transactions::OpenTransactions;
 use crate::tree::{Rule, TreeFinding};
@@ -41,6 +41,8 @@ pub(super) struct Settling<'s> {
     pub open: OpenTransactions<'s>,
     /// Files that no table uses, and whose content no server minds.
     pub orphans: HashSet<PathBuf>,
+    /// The trees of dropped indexes, by datadir.
+    pub dropped: Vec<(PathBuf, HashSet<DroppedTree>)>,
     /// What the comparison with the dictionary needs of each tablespace.
     pub held: Vec<Held>,
 }

@@ -12,8 +12,32 @@ pub(super) struct Dictionary {
     pub newest_transaction: u64,
     /// The notes in MySQL's DDL log.
     pub ddl_steps: Vec<DdlStep>,
+    /// Trees of dropped indexes that the server has yet to free, in MariaDB's dictionary.
+    pub dropped: Vec<Dropped>,
     /// MySQL 8.0 and later: definitions are in the tablespaces, not in `.frm` files.
     pub is_in_files: bool,
+}
+
+/// The tree of an index whose row is delete-marked. The server frees its pages when it purges the row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Dropped {
+    pub tree: DroppedTree,
+    /// The transaction that dropped the index.
+    pub transaction: u64,
+}
+
+/// Which tree that is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct DroppedTree {
+    pub space: u32,
+    pub root: u32,
+    pub index_id: u64,
+}
+
+impl DroppedTree {
+    /// Why damage in it is a note.
+    pub const WHY: &str =
+        "the page is of an index that was dropped: no query reads it, and the server frees it when it runs";
 }
 
 /// A tablespace listed in a dictionary.

@@ -37,6 +37,7 @@ pub use self::compare::index_of;
 use self::datadir::Says;
 pub use self::datadir::{Catalog, CatalogFinding, Held};
 use self::ddl_log::FilesInDdl;
+pub(crate) use self::entry::DroppedTree;
 use self::entry::{Dictionary, Entry, Holds};
 use self::frm::{Half, halves};
 use self::log::FileEvents;
@@ -442,6 +443,22 @@ impl Catalog {
             _ => findings.append(&mut differences),
         }
         findings
+    }
+
+    /// The trees of dropped indexes that MariaDB has yet to free, and the datadir. Whatever they hold, no query reads it. Not of a transaction
+    /// that has not ended: its rollback brings the index back.
+    pub(crate) fn dropped_trees(&self) -> Option<(&Path, HashSet<DroppedTree>)> {
+        let Says::All(dictionary) = &self.says else { return None };
+        let dropped = Some(&dictionary.dropped).filter(|dropped| !dropped.is_empty())?;
+        let open = transactions::numbers_in(&self.root, &self.keys)?.ok()?;
+        let live: HashSet<(u32, u32)> = dictionary
+            .entries
+            .iter()
+            .flat_map(|entry| entry.trees.iter().map(|tree| (entry.space, tree.page)))
+            .collect();
+        let is_gone = |tree: &DroppedTree| !live.contains(&(tree.space, tree.root));
+        let ended = dropped.iter().filter(|dropped| !open.contains(&dropped.transaction)).map(|dropped| dropped.tree);
+        Some((self.root.as_path(), ended.filter(is_gone).collect()))
     }
 
     /// The undo tablespaces, which a table check does not read.

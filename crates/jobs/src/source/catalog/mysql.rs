@@ -126,6 +126,7 @@ pub(super) fn read(space: &Tablespace, root: &Path) -> Result<Dictionary, String
     let newest_transaction = reader.newest_transaction;
     Ok(Dictionary {
         is_in_files: true,
+        dropped: Vec::new(),
         newest_transaction,
         ddl_steps,
         entries: entries.into_values().map(Entry::settled).collect(),

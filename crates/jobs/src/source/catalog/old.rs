@@ -14,7 +14,7 @@ use format::record::redundant;
 use format::schema::dictionary::{DICT_HDR_PAGE_NO, DictionaryRoots, SysDatafile, SysIndex, SysTable};
 use format::schema::filename::table_name;
 
-use super::entry::{Dictionary, Entry, Holds, TreeAt};
+use super::entry::{Dictionary, Dropped, DroppedTree, Entry, Holds, TreeAt};
 use super::rows::{Which, each_row};
 use crate::source::datadir::{is_of_backup, link_target};
 use crate::source::files;
@@ -23,6 +23,8 @@ use crate::tree::{Opener, Tablespace};
 const NONE: u32 = u32::MAX;
 /// The root of SYS_COLUMNS, which is the same in every server.
 const SYS_COLUMNS_ROOT: PageNo = PageNo(10);
+/// The field of SYS_INDEXES with the transaction, behind the key.
+const TRX_ID_OF_INDEX: usize = 2;
 /// Type bit of an index that the server found corrupt.
 const INDEX_CORRUPT: u32 = 16;
 /// Type bit of an index without a tree.
@@ -40,7 +42,7 @@ const BEING_BUILT: char = '\u{FFFD}';
 /// Why it cannot be read to its end, as a clause.
 pub(super) fn read(system: &Tablespace, root: &Path) -> Result<Dictionary, String> {
     let mut opener = Opener::new();
-    let (tables, indexes) = tables_and_indexes(system, &mut opener)?;
+    let (tables, indexes, dropped) = tables_and_indexes(system, &mut opener)?;
     let files = general_files(system, &tables, &indexes, &mut opener)?;
     let mut general: BTreeMap<u32, Entry> = BTreeMap::new();
     let mut entries: Vec<Entry> = undo(system, &mut opener)?;
@@ -78,7 +80,18 @@ pub(super) fn read(system: &Tablespace, root: &Path) -> Result<Dictionary, Strin
     }
     entries.push(in_system);
     entries.extend(general.into_values());
-    Ok(Dictionary { entries, ..Dictionary::default() })
+    Ok(Dictionary { entries, dropped, ..Dictionary::default() })
+}
+
+/// The tree of an index whose row is delete-marked, if it is not freed yet.
+fn dropped(row: &SysIndex, transaction: Option<&[u8]>) -> Option<Dropped> {
+    let root = Some(row.root.root.0).filter(|root| *root != NONE)?;
+    let tree = DroppedTree { space: row.root.space?.0, root, index_id: row.root.id };
+    Some(Dropped { tree, transaction: number(transaction?) })
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
 /// The transactions that last wrote or deleted rows about tables, indexes and columns.
@@ -91,10 +104,10 @@ pub(super) fn writers(system: &Tablespace) -> Result<BTreeSet<u64>, String> {
     };
     let mut writers = BTreeSet::new();
     // The number of the field behind the key.
-    for (root, field) in [(roots.tables, 1), (roots.indexes, 2), (SYS_COLUMNS_ROOT, 2)] {
+    for (root, field) in [(roots.tables, 1), (roots.indexes, TRX_ID_OF_INDEX), (SYS_COLUMNS_ROOT, 2)] {
         each_row(system, root, &mut opener, &locate, Which::WithDeleted, &mut |record, fields| {
             let number = fields.bytes(record.page(), field).ok_or("a record of the dictionary lacks a field")?;
-            writers.insert(number.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)));
+            writers.insert(self::number(number));
             Ok(())
         })?;
     }
@@ -104,7 +117,10 @@ pub(super) fn writers(system: &Tablespace) -> Result<BTreeSet<u64>, String> {
 /// The indexes of tables, by table id.
 type Indexes = HashMap<u64, Vec<SysIndex>>;
 
-fn tables_and_indexes(system: &Tablespace, opener: &mut Opener) -> Result<(Vec<SysTable>, Indexes), String> {
+fn tables_and_indexes(
+    system: &Tablespace,
+    opener: &mut Opener,
+) -> Result<(Vec<SysTable>, Indexes, Vec<Dropped>), String> {
     let header = system.sound(DICT_HDR_PAGE_NO.0, opener)?;
     let roots = DictionaryRoots::read(&header).ok_or("its page 7 names no dictionary")?;
     let locate = |record: &format::record::Record<'_>, fields: &mut format::record::RecordFields| {
@@ -115,19 +131,25 @@ fn tables_and_indexes(system: &Tablespace, opener: &mut Opener) -> Result<(Vec<S
         tables.push(SysTable::read(record, fields).ok_or("a record of SYS_TABLES lacks a field")?);
         Ok(())
     })?;
-    let mut indexes: Indexes = HashMap::new();
-    each_row(system, roots.indexes, opener, &locate, Which::Present, &mut |record, fields| {
-        let index = SysIndex::read(record, fields).ok_or("a record of SYS_INDEXES lacks a field")?;
+    let (mut indexes, mut gone): (Indexes, Vec<Dropped>) = (HashMap::new(), Vec::new());
+    each_row(system, roots.indexes, opener, &locate, Which::WithDeleted, &mut |record, fields| {
+        let index = SysIndex::read(record, fields);
+        if record.is_deleted() {
+            let transaction = fields.bytes(record.page(), TRX_ID_OF_INDEX);
+            gone.extend(index.and_then(|index| dropped(&index, transaction)));
+            return Ok(());
+        }
+        let index = index.ok_or("a record of SYS_INDEXES lacks a field")?;
         indexes.entry(index.table_id).or_default().push(index);
         Ok(())
     })?;
-    Ok((tables, indexes))
+    Ok((tables, indexes, gone))
 }
 
 /// The files outside of the datadir that a dictionary names. MariaDB 10.6 and later have link files only.
 pub(super) fn outside(system: &Tablespace) -> Result<Vec<PathBuf>, String> {
     let mut opener = Opener::new();
-    let (tables, indexes) = tables_and_indexes(system, &mut opener)?;
+    let (tables, indexes, _) = tables_and_indexes(system, &mut opener)?;
     let files = data_files(system, &tables, &indexes, &mut opener)?.into_values();
     Ok(files.filter(|path| path.is_absolute()).collect())
 }
