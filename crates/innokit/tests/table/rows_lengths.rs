@@ -3,7 +3,7 @@
 #![allow(clippy::expect_used, reason = "helpers of tests fail the test")]
 
 use super::rows_random::all_is_as_shown;
-use crate::rows_lab::Server;
+use crate::rows_lab::{Server, table};
 
 /// Types with their smallest and largest value.
 const TYPES: &[(&str, &str, &str)] = &[
@@ -92,11 +92,33 @@ fn statements() -> String {
     out
 }
 
+/// Our CREATE TABLE and our INSERTs make the same tables again.
+fn definitions_and_rows_come_back(server: &Server) {
+    let files = server.datadir().join("rnd");
+    let run = table(&["schema"], &[&files]);
+    assert_eq!(run.status, 0, "{}: {}", server.kind, run.errors);
+    let out = server.dir.path().join("statements");
+    let inserts = table(&["export", "--format", "sql", "-o", &format!("{}/", out.display())], &[&files]);
+    assert_eq!(inserts.status, 0, "{}: {}", server.kind, inserts.errors);
+    server.script("start", &[], "");
+    let names = server.sql("SELECT table_name FROM information_schema.tables WHERE table_schema = 'rnd' ORDER BY 1");
+    let names: Vec<String> = names.lines().map(str::to_owned).collect();
+    // Rows as long as possible fit only with the definition in the order in which columns were added.
+    let mut back = "SET sql_mode = '', innodb_strict_mode = 0;\n".to_owned() + &run.text.replace("`rnd`", "`back`");
+    for name in &names {
+        back += &std::fs::read_to_string(out.join(format!("rnd.{name}.sql"))).expect("written");
+    }
+    server.sql(&back);
+    let sums = |schema: &str| server.checksums(schema, &names).replace(&format!("{schema}."), "");
+    assert_eq!(sums("rnd"), sums("back"), "{}", server.kind);
+}
+
 fn every_length_is_what_the_server_shows(kind: &'static str) {
     let server = Server::empty(kind);
     server.attempt(&statements());
     let (tables, values) = all_is_as_shown(&server, kind);
     assert!(tables > TYPES.len() * 5 && values > 10_000, "{kind}: {values} values of {tables} tables");
+    definitions_and_rows_come_back(&server);
 }
 
 #[test]
@@ -106,7 +128,26 @@ fn every_length_of_mysql_is_what_it_shows() {
 }
 
 #[test]
+#[cfg(target_arch = "x86_64")]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
-fn every_length_of_mariadb_is_what_it_shows() {
+fn every_length_of_mysql_8_0_15_is_what_it_shows() {
+    every_length_is_what_the_server_shows("mysql80");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn every_length_of_mariadb_10_11_is_what_it_shows() {
     every_length_is_what_the_server_shows("mariadb");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn every_length_of_mariadb_10_5_is_what_it_shows() {
+    every_length_is_what_the_server_shows("mariadb105");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn every_length_of_mariadb_11_8_is_what_it_shows() {
+    every_length_is_what_the_server_shows("mariadb118");
 }
