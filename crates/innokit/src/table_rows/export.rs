@@ -98,8 +98,8 @@ pub struct ExportArgs {
     #[arg(long, value_name = "NAME")]
     pub index: Option<String>,
 
-    /// Only rows whose key is between two values, both included: `5..90`, `2024-01-01..`. Compares the first column of the key, and reads
-    /// only the pages that can hold such rows.
+    /// Only rows whose key is between two values, both included: `5..90`, `2024-01-01..`. Compares the first column of the key, or the first
+    /// ones: `(5,'a')..(5,'z')`. Reads only the pages that can hold such rows.
     #[arg(allow_hyphen_values = true, long, value_name = "FROM..TO")]
     pub where_key: Option<String>,
 

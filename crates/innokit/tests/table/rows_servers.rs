@@ -219,22 +219,42 @@ fn ranges_are_the_servers(server: &Server) {
         ("tkey", "t", ["2020-09-14 00:00:00", "2020-09-20 12:00:00.7505"]),
         ("tkey", "t", ["1969-12-31 00:00:00", "2020-09-15"]),
         ("ptk", "k", ["2001-02-03 04:05:06.0005", "2030-01-01"]),
+        ("dkey", "d, t", ["(-12.5,'1999-12-31 23:00:00')", "(812.3755,'1999-12-31 23:30:00')"]),
+        ("dkey", "d, t", ["(100,'1999-12-31 22:00:00.5')", "(100.001,'1999-12-31 23:59:59')"]),
+        ("ptk", "k, id", ["('2001-02-03 04:09:06.789',7)", "('2001-02-03 04:45:06.789',300)"]),
     ];
     let counts: Vec<String> = ranges
         .iter()
         .map(|(name, column, [from, to])| {
-            let sql = format!("SET time_zone = '+00:00'; SELECT COUNT(*) FROM ty.{name} WHERE {column} >= '{from}' AND {column} <= '{to}'");
+            let quoted = |bound: &str| if bound.starts_with('(') { bound.to_owned() } else { format!("'{bound}'") };
+            let (from, to) = (quoted(from), quoted(to));
+            let sql = format!(
+                "SET time_zone = '+00:00'; SELECT COUNT(*) FROM ty.{name} WHERE ({column}) >= {from} AND ({column}) <= {to}"
+            );
             server.sql(&sql).trim().to_owned()
         })
         .collect();
     server.stop();
+    let mut found = 0;
     for ((name, column, [from, to]), count) in ranges.iter().zip(counts) {
         let range = format!("{from}..{to}");
-        let args = ["export", "--database", "ty", "--table", name, "--columns", column, "--where-key", &range];
+        let args = [
+            "export",
+            "--database",
+            "ty",
+            "--table",
+            name,
+            "--columns",
+            &column.replace(", ", ","),
+            "--where-key",
+            &range,
+        ];
         let run = table(&args, &[&server.datadir()]);
         assert_eq!(run.status, 0, "{name} {range}: {}", run.errors);
         assert_eq!(run.text.lines().count().to_string(), count, "{}: {name} {range}", server.kind);
+        found += run.text.lines().count();
     }
+    assert!(found > 100, "{}: {found}", server.kind);
     server.script("start", &[], "");
 }
 
