@@ -101,7 +101,7 @@ const fn rule(number: u32) -> Rule {
 }
 
 /// The name that stands for a tablespace of the table's own.
-const OWN_TABLESPACE: &str = "innodb_file_per_table";
+pub(super) const OWN_TABLESPACE: &str = "innodb_file_per_table";
 
 /// The general tablespace; a file-per-table tablespace is named after the table.
 fn tablespace(table: &Table) -> Option<String> {

@@ -1,6 +1,7 @@
 //! Partitions from SDI, as SQL.
 
-use super::column::option;
+use super::column::{option, text_option};
+use super::declared::OWN_TABLESPACE;
 use super::object::{Partition, Table};
 use crate::schema::show_create::{quoted, quoted_name};
 
@@ -31,7 +32,8 @@ pub(super) fn sql(table: &Table) -> Option<String> {
     // Neither a number nor a list of partitions: there is one, named p0.
     if !by_number && table.default_partitioning != 2 {
         let names_subs = table.default_subpartitioning == 1;
-        let each = table.partitions.iter().map(|partition| partition_sql(partition, kind, names_subs));
+        let spaces = names_spaces(table);
+        let each = table.partitions.iter().map(|partition| partition_sql(partition, kind, names_subs, spaces));
         out.push_str(&format!("\n({})", each.collect::<Vec<_>>().join(",\n ")));
     }
     out.push_str(" */");
@@ -55,7 +57,7 @@ fn method(kind: u32, expression: &str) -> Option<String> {
     })
 }
 
-fn partition_sql(partition: &Partition, kind: u32, names_subs: bool) -> String {
+fn partition_sql(partition: &Partition, kind: u32, names_subs: bool, names_spaces: bool) -> String {
     let mut out = format!("PARTITION {}", name(&partition.name));
     let values = &partition.description_utf8;
     match kind {
@@ -66,17 +68,30 @@ fn partition_sql(partition: &Partition, kind: u32, names_subs: bool) -> String {
     }
     if names_subs && !partition.subpartitions.is_empty() {
         let subs = partition.subpartitions.iter();
-        let each = subs.map(|sub| format!("SUBPARTITION {}{}", name(&sub.name), options(sub)));
+        let each = subs.map(|sub| format!("SUBPARTITION {}{}", name(&sub.name), options(sub, names_spaces)));
         out.push_str(&format!("\n ({})", each.collect::<Vec<_>>().join(",\n  ")));
     } else {
-        out.push_str(&options(partition));
+        out.push_str(&options(partition, names_spaces));
     }
     out
 }
 
-fn options(partition: &Partition) -> String {
+/// The tablespace that was declared for a partition.
+fn tablespace(partition: &Partition) -> Option<&str> {
+    text_option(&partition.options, "tablespace").filter(|name| !name.is_empty())
+}
+
+/// Whether the server names the tablespace of each partition: it does so if one was declared with one.
+fn names_spaces(table: &Table) -> bool {
+    let all = table.partitions.iter().flat_map(|partition| std::iter::once(partition).chain(&partition.subpartitions));
+    all.into_iter().any(|partition| tablespace(partition).is_some())
+}
+
+fn options(partition: &Partition, names_spaces: bool) -> String {
     let mut out = String::new();
     let number = |key: &str| option::<u64>(&partition.options, key).filter(|value| *value > 0);
+    let tablespace = tablespace(partition).or_else(|| names_spaces.then_some(OWN_TABLESPACE));
+    out.extend(tablespace.map(|name| format!(" TABLESPACE = {}", quoted_name(name))));
     out.extend(number("max_rows").map(|rows| format!(" MAX_ROWS = {rows}")));
     out.extend(number("min_rows").map(|rows| format!(" MIN_ROWS = {rows}")));
     if !partition.comment.is_empty() {
