@@ -21,6 +21,7 @@ mod arrow;
 mod hostile_names;
 mod large_values;
 mod moments;
+mod outside;
 mod rows_damage;
 mod rows_lengths;
 mod rows_random;

@@ -398,7 +398,8 @@ fn place_system(context: &Context, order: Vec<(u32, Ended)>) -> Vec<(u32, Ended)
 }
 
 fn own_row(path: PathBuf, len: u64, broken: Option<Break>) -> Examined {
-    let candidate = Candidate { path, len, hint: NameHint::Unknown, named: true, content: Content::Archive };
+    let candidate =
+        Candidate { path, home: None, len, hint: NameHint::Unknown, named: true, content: Content::Archive };
     let state = FileState::new(candidate, None);
     state.with_tally(|tally| {
         tally.counts = Counts { bytes: len, ..Counts::default() };

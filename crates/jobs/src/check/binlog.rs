@@ -127,6 +127,7 @@ impl BinlogCheck {
             end: None,
         };
         let candidate = Candidate {
+            home: None,
             path: self.path,
             len: self.bytes,
             hint: NameHint::Unknown,

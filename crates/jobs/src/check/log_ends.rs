@@ -43,7 +43,7 @@ impl<'k> LogEnds<'k> {
     fn read(&self, dir: &Path) -> Option<LogEnd> {
         let file = |path: PathBuf| {
             let len = files::metadata(&path).ok()?.len();
-            Some(Candidate { path, len, hint: NameHint::Redo, named: false, content: Content::Redo })
+            Some(Candidate { path, home: None, len, hint: NameHint::Redo, named: false, content: Content::Redo })
         };
         let files: Vec<Candidate> = redo_log::log_files(dir).into_iter().filter_map(file).collect();
         let counters = Counters::new(1);

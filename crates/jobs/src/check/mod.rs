@@ -91,9 +91,7 @@ impl Check {
         let keys = options.keys.read()?;
         let mut inventory = Inventory::take_selected(paths, &options.selection);
         let catalogs = Catalog::all(&inventory, &keys, options.page_size);
-        for path in catalogs.iter().flat_map(Catalog::outside) {
-            inventory.add(path);
-        }
+        inventory.add(catalogs.iter().flat_map(Catalog::outside));
         let (walked, page_size) = (&inventory.walked, options.page_size);
         let share = |file: &Candidate| Share::of(options.portion, file, walked, page_size);
         let shares = inventory.candidates.iter().map(share).collect();

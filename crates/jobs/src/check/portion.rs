@@ -153,7 +153,7 @@ mod tests {
 
     fn candidate(path: &str, len: u64, content: Content) -> Candidate {
         let path = PathBuf::from(path);
-        Candidate { hint: NameHint::of(&path), path, len, named: false, content }
+        Candidate { hint: NameHint::of(&path), path, home: None, len, named: false, content }
     }
 
     fn share(number: u32, of: u32, candidate: &Candidate) -> Share {

@@ -321,7 +321,7 @@ impl Settling<'_> {
             let done = self.done.get(*file as usize)?;
             if done.member.is_none() && done.log.is_none() && done.head.is_ok() {
                 let (path, len) = (done.candidate.path.clone(), done.candidate.len);
-                case.files.push(FoundFile { path, file: FileId(*file), len });
+                case.files.push(FoundFile { path, home: None, file: FileId(*file), len });
             }
             let freed = self.freed_damage.get(file);
             let dropped = self.dropped.get(file);

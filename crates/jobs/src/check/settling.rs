@@ -47,7 +47,7 @@ impl SettledFile {
         let pages = u32::try_from(part.pages_in(candidate.len)).unwrap_or(u32::MAX);
         let file = SpaceFile::of(candidate.path.clone(), FileId(0), 0, pages);
         let (format, header, key) = (part.format, part.header, part.key.clone());
-        let space = Tablespace { format, header, key, files: vec![file] };
+        let space = Tablespace { format, header, key, files: vec![file], home: None };
         (part.first_page == 0).then(|| Held { space, roots: self.tally.roots.clone(), newest: self.tally.newest })
     }
 }

@@ -170,7 +170,7 @@ impl Stream {
 
     fn candidate(&self) -> Candidate {
         let named = !self.role.is_member();
-        Candidate { path: self.path.clone(), len: 0, hint: self.hint, named, content: Content::Pages }
+        Candidate { path: self.path.clone(), home: None, len: 0, hint: self.hint, named, content: Content::Pages }
     }
 }
 

@@ -320,7 +320,7 @@ impl SweptSpace {
         let pages = u32::try_from(self.part.pages_in(self.len)).unwrap_or(u32::MAX);
         let file = SpaceFile::of(self.path.clone(), FileId(0), self.part.first_page, pages);
         let (format, header, key) = (self.part.format, self.part.header, self.part.key.clone());
-        let space = Tablespace { format, header, key, files: vec![file] };
+        let space = Tablespace { format, header, key, files: vec![file], home: None };
         let Objects { objects, broken } = sdi::read(&space, head, &mut Opener::new())?;
         let mut dictionary = Dictionary { broken, ..Dictionary::default() };
         for (kind, json) in objects {

@@ -29,7 +29,13 @@ impl Pages {
     pub fn new(path: &Path, len: u64, part: &SpacePart) -> Self {
         let pages = u32::try_from(part.pages_in(len)).unwrap_or(u32::MAX);
         let file = SpaceFile::of(path.to_path_buf(), FileId(0), part.first_page, pages);
-        Self(Tablespace { format: part.format, header: part.header, key: part.key.clone(), files: vec![file] })
+        Self(Tablespace {
+            format: part.format,
+            header: part.header,
+            key: part.key.clone(),
+            files: vec![file],
+            home: None,
+        })
     }
 
     /// If `path` is `ibdata2` or later: the system tablespace files before it, their format, and the number of the page that follows them.

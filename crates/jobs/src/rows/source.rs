@@ -15,6 +15,7 @@ use format::{Family, PageNo};
 use crate::Error;
 use crate::fault;
 use crate::report::document::Pending;
+use crate::source::catalog;
 use crate::source::content::Content;
 use crate::source::datadir::{Inventory, Passed};
 use crate::source::files;
@@ -24,10 +25,10 @@ use crate::source::redo_log::RedoLogs;
 use crate::source::remote::Missed;
 use crate::source::selection::Selection;
 use crate::table::definitions::{Definitions, Described, Dictionaries, own_definitions};
-use crate::table::known::{Known, know};
+use crate::table::known::{self, Known, know};
 use crate::table::lone::{self, Statements};
 use crate::table::{GIVE_BACK_EVERY, batches, groups, in_parallel, open_described};
-use crate::tree::{FoundFile, Opener, Tablespace};
+use crate::tree::{FoundFile, Opener, SpaceMap, Tablespace};
 
 /// Tablespaces whose definitions and maps are in memory at a time; afterwards only their tables are.
 const BATCH: usize = 1024;
@@ -121,6 +122,7 @@ impl Tables {
         let keys = wish.keys.read()?;
         let mut inventory = Inventory::take_selected(paths, wish.selection.unwrap_or(&Selection::default()));
         let archives = archives(&inventory);
+        catalog::add_outside(&mut inventory, &keys);
         let groups = groups(&mut inventory);
         let set = files::set(groups.iter().flatten().map(|file| (file.path.clone(), file.len)));
         // A requested file that is missing is reported: that is not the same as an empty table.
@@ -217,7 +219,7 @@ impl Search<'_> {
         let help: Vec<Help> = spaces.iter().map(&mut help).collect();
         let known = in_parallel(workers, spaces, |space, opener| trees(space, &definitions, index, opener));
         for ((number, space), (trees, help)) in (first..).zip(spaces).zip(known.into_iter().zip(help)) {
-            if trees.is_empty() && holds_a_table(space, is_named(space)) {
+            if trees.is_empty() && !help.is_empty && holds_a_table(space, is_named(space)) {
                 let why = help.why.clone().unwrap_or_else(|| "no definition of its table was found".to_owned());
                 self.undefined.push(Unread { path: space.path().to_path_buf(), why });
             }
@@ -321,6 +323,8 @@ struct Help {
     note: Option<String>,
     /// Why it has no definition.
     why: Option<String>,
+    /// It is for several tables, and holds none.
+    is_empty: bool,
 }
 
 impl Help {
@@ -339,6 +343,9 @@ impl Help {
         }
         if !definitions.in_space(space).is_empty() {
             return help;
+        }
+        if is_empty(space, opener) {
+            return Self { is_empty: true, ..help };
         }
         if space.has_dictionary_information() {
             // Only one file of a partitioned table has it; the others have an empty tree.
@@ -360,6 +367,17 @@ impl Help {
         }
         help
     }
+}
+
+/// Whether this is a general tablespace in which nothing is allocated but its dictionary information.
+fn is_empty(space: &Tablespace, opener: &mut Opener) -> bool {
+    /// Leaves and the pages above them.
+    const OF_DICTIONARY_INFORMATION: usize = 2;
+    if !known::is_shared(space) {
+        return false;
+    }
+    let map = SpaceMap::read(space, opener);
+    map.findings.is_empty() && map.segments.len() <= OF_DICTIONARY_INFORMATION
 }
 
 /// The tables found so far.

@@ -18,6 +18,7 @@ use serde::Serialize;
 use self::dictionary::Dictionary;
 pub(crate) use self::frm::beside as frm_beside;
 pub use self::triggers::{TableTriggers, Trigger, triggers};
+use crate::source::catalog;
 use crate::source::datadir::Inventory;
 use crate::source::files;
 use crate::source::keys::KeyFiles;
@@ -106,7 +107,9 @@ pub fn schema(paths: &[PathBuf], options: &SchemaOptions) -> Result<SchemaReport
         wanted.extend(frm::below(path, &options.selection));
     }
     let mut opener = Opener::new();
+    catalog::add_outside(&mut inventory, &keys);
     for files in groups(&mut inventory) {
+        let home = files.first().map(|file| file.home().to_path_buf()).unwrap_or_default();
         let (path, opened) = open(&files, (&keys, options.page_size), &mut opener);
         match opened {
             Ok(space) => {
@@ -119,7 +122,7 @@ pub fn schema(paths: &[PathBuf], options: &SchemaOptions) -> Result<SchemaReport
                     })
                 }));
             }
-            Err(why) => match frm::beside(&path).filter(|beside| files::is_file(beside)) {
+            Err(why) => match frm::beside(&home).filter(|beside| files::is_file(beside)) {
                 // Encrypted or damaged, but there is a definition beside it.
                 Some(beside) => wanted.push(beside),
                 None if is_tablespace_of_table(&path) => report.unread.push(UnreadSchema { path, why }),
@@ -233,7 +236,7 @@ fn of_space(
             return broken;
         }
         report.unread.extend(broken.map(unread));
-    } else if let Some(beside) = frm::beside(path) {
+    } else if let Some(beside) = frm::beside(space.home()) {
         if files::is_file(&beside) {
             wanted.push(beside);
         } else {

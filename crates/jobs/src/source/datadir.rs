@@ -1,6 +1,6 @@
 //! Paths to files: walks directories, decides which files are worth reading, and says why the rest are not.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::backup::BackupNotes;
 use super::content::{self, Content};
-use super::name::NameHint;
+use super::name::{NameHint, table_of_path};
 use super::selection::Selection;
 use super::{read_small, read_up_to, sparse, system};
 pub(crate) use crate::fault::plain;
@@ -20,6 +20,8 @@ use crate::source::files::{self, File, Metadata};
 pub struct Candidate {
     /// As given, or below a given directory.
     pub path: PathBuf,
+    /// Of a table outside of the datadir (`DATA DIRECTORY`), the path that it would have inside: its definition is there.
+    pub home: Option<PathBuf>,
     /// Length in bytes when the directory was walked.
     pub len: u64,
     /// What the name promises.
@@ -28,6 +30,15 @@ pub struct Candidate {
     pub named: bool,
     /// What to read it as.
     pub content: Content,
+}
+
+/// A file outside of the datadir.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outside {
+    /// Where it is.
+    pub path: PathBuf,
+    /// See [`Candidate::home`].
+    pub home: Option<PathBuf>,
 }
 
 /// Why a file was skipped that patterns leave out.
@@ -120,7 +131,7 @@ impl Inventory {
             let len = files::metadata(path).map_or(0, |meta| meta.len());
             number += 1;
             let (hint, content) = (NameHint::System(number), Content::Pages);
-            let fresh = || Candidate { path: path.clone(), len, hint, named: false, content };
+            let fresh = || Candidate { path: path.clone(), home: None, len, hint, named: false, content };
             parts.push(Candidate { hint, content, ..known.unwrap_or_else(fresh) });
         }
         self.skipped.retain(|passed| !files.contains(&passed.path));
@@ -129,11 +140,48 @@ impl Inventory {
         self.candidates.splice(at..at, parts);
     }
 
-    /// Adds a file named by a dictionary, unless it is already known or does not exist.
-    pub fn add(&mut self, path: PathBuf) {
-        let meta = files::metadata(&path).ok().filter(|meta| meta.is_file());
-        if let Some(meta) = meta.filter(|meta| !self.seen.contains(&meta.identity())) {
-            self.consider(path, &meta, false);
+    /// Adds files named by a dictionary, unless they are already known or do not exist. The partitions of a table stay together.
+    pub fn add(&mut self, files: impl IntoIterator<Item = Outside>) {
+        let before = self.candidates.len();
+        for Outside { path, home } in files {
+            let meta = files::metadata(&path).ok().filter(|meta| meta.is_file());
+            if let Some(meta) = meta.filter(|meta| !self.seen.contains(&meta.identity())) {
+                self.consider_as(path, &meta, home);
+            }
+        }
+        if self.candidates.len() > before {
+            self.put_beside_siblings(before);
+        }
+    }
+
+    /// Moves the candidates from this number on to the other partitions of their tables, in the order that these have.
+    fn put_beside_siblings(&mut self, from: usize) {
+        let at_home = |file: &Candidate| file.home.as_ref().unwrap_or(&file.path).clone();
+        let table_of = |file: &Candidate| {
+            let table = table_of_path(&at_home(file))?;
+            table.split_once(" partition ").map(|(table, _)| table.to_owned())
+        };
+        let mut places: HashMap<String, usize> =
+            self.candidates.iter().skip(from).filter_map(table_of).map(|table| (table, usize::MAX)).collect();
+        let mut placed = Vec::with_capacity(self.candidates.len());
+        for (number, file) in std::mem::take(&mut self.candidates).into_iter().enumerate() {
+            let first = table_of(&file).and_then(|table| places.get_mut(&table));
+            let order = first.map(|first| {
+                *first = number.min(*first);
+                (*first, at_home(&file))
+            });
+            placed.push((order.unwrap_or_else(|| (number, PathBuf::new())), file));
+        }
+        placed.sort_by(|(a, _), (b, _)| a.cmp(b));
+        self.candidates = placed.into_iter().map(|(_, file)| file).collect();
+    }
+
+    /// Adds a file outside of the datadir.
+    fn consider_as(&mut self, path: PathBuf, meta: &Metadata, home: Option<PathBuf>) {
+        let number = self.candidates.len();
+        self.consider(path, meta, false);
+        if let Some(file) = self.candidates.get_mut(number) {
+            file.home = home;
         }
     }
 
@@ -231,7 +279,7 @@ impl Inventory {
                 Ok(None) => return self.unknown(path),
             },
         };
-        self.candidates.push(Candidate { path, len, hint, named, content });
+        self.candidates.push(Candidate { path, home: None, len, hint, named, content });
     }
 
     /// A file of unknown content, though its name may say that it holds pages.
@@ -258,9 +306,10 @@ impl Inventory {
         };
         match files::metadata(&target) {
             Ok(meta) => {
+                let home = link.with_extension("ibd");
                 self.skip(link, "link file, followed");
                 if !self.seen.contains(&meta.identity()) {
-                    self.consider(target, &meta, false);
+                    self.consider_as(target, &meta, Some(home));
                 }
             }
             Err(error) => {

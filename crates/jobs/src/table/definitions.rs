@@ -307,7 +307,7 @@ impl OldDictionary {
 }
 
 fn folder(space: &Tablespace) -> PathBuf {
-    space.path().parent().map(Path::to_path_buf).unwrap_or_default()
+    space.home().parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
 /// The tables that a tablespace of MySQL 8.0 or later describes itself. Damage in its SDI is reported elsewhere; here it just leaves tables

@@ -25,10 +25,14 @@ impl Known {
     /// Whether it is a fault that the file has no trees: a tablespace for tables must have some. Undo tablespaces have none, and neither do
     /// emptied general tablespaces of MySQL 5.7.
     pub fn lacks_trees(&self, path: &Path) -> bool {
-        let is_shared = self.space.format.family() == Family::MySql && self.space.format.flags() & SHARED != 0;
-        let is_empty = is_shared && self.map.segments.is_empty() && self.findings.is_empty();
+        let is_empty = is_shared(&self.space) && self.map.segments.is_empty() && self.findings.is_empty();
         matches!(NameHint::of(path), NameHint::Table | NameHint::Dictionary) && !is_empty
     }
+}
+
+/// Whether it is a general tablespace of MySQL.
+pub(crate) fn is_shared(space: &Tablespace) -> bool {
+    space.format.family() == Family::MySql && space.format.flags() & SHARED != 0
 }
 
 pub(crate) fn know(space: &Tablespace, definitions: &Definitions, opener: &mut Opener) -> Known {

@@ -77,9 +77,7 @@ pub fn tables_watched(
     let keys = options.keys.read()?;
     let mut inventory = Inventory::take_selected(paths, &options.selection);
     let catalogs = Catalog::all(&inventory, &keys, options.page_size);
-    for path in catalogs.iter().flat_map(Catalog::outside) {
-        inventory.add(path);
-    }
+    inventory.add(catalogs.iter().flat_map(Catalog::outside));
     let groups = groups(&mut inventory);
     let set = files::set(groups.iter().flatten().map(|file| (file.path.clone(), file.len)));
     let workers = options.workers.max(1);
@@ -152,7 +150,7 @@ pub(crate) fn batches(groups: &[Vec<FoundFile>], size: usize) -> impl Iterator<I
     let mut rest = groups;
     std::iter::from_fn(move || {
         let table_at = |at: usize| {
-            let name = table_of_path(&rest.get(at)?.first()?.path)?;
+            let name = table_of_path(rest.get(at)?.first()?.home())?;
             name.split(" partition ").next().map(str::to_owned)
         };
         let mut end = size.min(rest.len());
@@ -259,14 +257,14 @@ fn bytes_of(subjects: &[Subject]) -> u64 {
 pub(crate) fn groups(inventory: &mut Inventory) -> Vec<Vec<FoundFile>> {
     let mut groups: Vec<(NameHint, Vec<FoundFile>)> = Vec::new();
     let mut number = 0;
-    for Candidate { path, len, hint, content, .. } in std::mem::take(&mut inventory.candidates) {
+    for Candidate { path, home, len, hint, content, .. } in std::mem::take(&mut inventory.candidates) {
         let has_lists = !matches!(hint, NameHint::Temporary | NameHint::Redo | NameHint::Doublewrite | NameHint::Link);
         if content != Content::Pages || !has_lists {
             let why = "holds no tables".to_owned();
             inventory.skipped.push(crate::source::datadir::Passed { path, why });
             continue;
         }
-        let file = FoundFile { path, file: FileId(number), len };
+        let file = FoundFile { path, home: home.map(PathBuf::into_boxed_path), file: FileId(number), len };
         number += 1;
         let continues = |(before, files): &&mut (NameHint, Vec<FoundFile>)| match (*before, hint) {
             (NameHint::System(_), NameHint::System(2..)) => {
@@ -464,7 +462,7 @@ mod tests {
     #[test]
     fn batches_are_of_about_the_size_and_keep_the_partitions_of_a_table_together() {
         let names = ["a/b.ibd", "a/t#P#p0.ibd", "a/t#P#p1.ibd", "a/t#P#p2.ibd", "a/u.ibd", "ibdata1"];
-        let file = |name: &str| vec![FoundFile { path: PathBuf::from(name), file: FileId(0), len: 1 }];
+        let file = |name: &str| vec![FoundFile { path: PathBuf::from(name), home: None, file: FileId(0), len: 1 }];
         let groups: Vec<Vec<FoundFile>> = names.into_iter().map(file).collect();
         let sizes = |size: usize| batches(&groups, size).map(<[_]>::len).collect::<Vec<_>>();
         assert_eq!(sizes(1), [1, 3, 1, 1]);

@@ -28,6 +28,8 @@ const FEW: usize = 2;
 pub struct FoundFile {
     /// Its path.
     pub path: PathBuf,
+    /// If it is outside of the datadir, the path that it would have inside.
+    pub home: Option<Box<Path>>,
     /// Its index in the run's set of files; 0 if it is read by itself.
     pub file: FileId,
     /// Its length in bytes.
@@ -35,13 +37,19 @@ pub struct FoundFile {
 }
 
 impl FoundFile {
+    /// Where the server has its name: what belongs to it, such as its definition, is beside that.
+    #[must_use]
+    pub fn home(&self) -> &Path {
+        self.home.as_deref().unwrap_or(&self.path)
+    }
+
     /// A file that is read by itself.
     ///
     /// # Errors
     /// Its length cannot be read.
     pub fn of(path: PathBuf) -> std::io::Result<Self> {
         let len = files::metadata(&path)?.len();
-        Ok(Self { path, file: FileId(0), len })
+        Ok(Self { path, home: None, file: FileId(0), len })
     }
 }
 
@@ -115,6 +123,8 @@ pub struct Tablespace {
     pub key: SpaceKey,
     /// Its files, in page order.
     pub files: Vec<SpaceFile>,
+    /// See [`FoundFile::home`].
+    pub home: Option<Box<Path>>,
 }
 
 impl Tablespace {
@@ -136,7 +146,7 @@ impl Tablespace {
         page_size: Option<u32>,
         opener: &mut Opener,
     ) -> Result<Self, String> {
-        let path = &files.first().ok_or("there is no file")?.path;
+        let FoundFile { path, home, .. } = files.first().ok_or("there is no file")?;
         let head = opener.file.head(path).map_err(|error| format!("cannot be read: {}", plain(&error)))?;
         let part = match space::by_page0(head, page_size) {
             Some(part) => part,
@@ -145,8 +155,8 @@ impl Tablespace {
             }
         };
         let key = SpaceKey::find(head, path, &part.format, keys).map_err(|error| error.to_string())?;
-        let mut space = Self { format: part.format, header: part.header, key, files: Vec::new() };
-        for FoundFile { path, file, len } in files {
+        let mut space = Self { format: part.format, header: part.header, key, files: Vec::new(), home: home.clone() };
+        for FoundFile { path, file, len, .. } in files {
             let pages = len / u64::from(space.format.physical().get());
             let pages = u32::try_from(pages).unwrap_or(u32::MAX);
             let file = SpaceFile::of(path.clone(), *file, space.pages(), pages);
@@ -171,6 +181,12 @@ impl Tablespace {
     #[must_use]
     pub fn path(&self) -> &Path {
         self.files.first().map_or(Path::new(""), |file| &file.path)
+    }
+
+    /// Where the server has its name: what belongs to it, such as its definition, is beside that.
+    #[must_use]
+    pub fn home(&self) -> &Path {
+        self.home.as_deref().unwrap_or_else(|| self.path())
     }
 
     /// The page's id.
@@ -384,7 +400,7 @@ mod tests {
         let part = |name: &str, number: u32, bytes: &[u8]| {
             let path = dir.path().join(name);
             std::fs::write(&path, bytes).expect("written");
-            FoundFile { path, file: FileId(number), len: bytes.len() as u64 }
+            FoundFile { path, home: None, file: FileId(number), len: bytes.len() as u64 }
         };
         let files = [part("one", 7, one), part("other", 3, other)];
         let space = Tablespace::open(&files, &KeyStore::default(), None).expect("a tablespace");

@@ -86,7 +86,7 @@ fn files(dir: &Path, wanted: impl Fn(NameHint) -> bool) -> Result<Vec<FoundFile>
         let path = entry.path();
         let hint = NameHint::of(&path);
         let Some(meta) = files::metadata(&path).ok().filter(|meta| meta.is_file() && wanted(hint)) else { continue };
-        found.push(FoundFile { path, file: FileId(0), len: meta.len() });
+        found.push(FoundFile { path, home: None, file: FileId(0), len: meta.len() });
     }
     found.sort();
     Ok(found)

@@ -42,7 +42,7 @@ use self::entry::{Dictionary, Entry, Holds};
 use self::frm::{Half, halves};
 use self::log::FileEvents;
 pub(crate) use self::ring::changes_page;
-use super::datadir::{Candidate, Inventory};
+use super::datadir::{Candidate, Inventory, Outside};
 use super::files;
 use super::keys::{NO_KEY, SpaceKey};
 use super::name::NameHint;
@@ -129,11 +129,39 @@ impl Catalog {
 
     /// Files outside the datadir that its dictionary names: walking does not find them.
     #[must_use]
-    pub fn outside(&self) -> Vec<PathBuf> {
+    pub fn outside(&self) -> Vec<Outside> {
         let Says::All(dictionary) = &self.says else { return Vec::new() };
-        let files = dictionary.entries.iter().filter(|entry| !entry.is_discarded).flat_map(|entry| &entry.files);
-        files.filter(|file| !file.starts_with(&self.root)).cloned().collect()
+        let entries = dictionary.entries.iter().filter(|entry| !entry.is_discarded);
+        let files = entries.flat_map(|entry| entry.files.iter().map(|file| (entry.holds, file)));
+        let outside = files.filter(|(_, file)| !file.starts_with(&self.root));
+        let of_table = |(holds, file): (Holds, &PathBuf)| {
+            let home = home(&self.root, file).filter(|_| holds == Holds::Table);
+            Outside { path: file.clone(), home }
+        };
+        outside.map(of_table).collect()
     }
+}
+
+/// Adds the files outside of the datadirs of MySQL that their dictionaries name. (Those of MariaDB have link files, which are followed.) What
+/// cannot be read of a dictionary adds nothing.
+pub(crate) fn add_outside(inventory: &mut Inventory, keys: &KeyStore) {
+    let of_mysql = |file: &&Candidate| file.hint == NameHint::Dictionary && !file.named;
+    let roots: Vec<PathBuf> = inventory
+        .candidates
+        .iter()
+        .filter(of_mysql)
+        .filter_map(|file| Some(file.path.parent()?.to_path_buf()))
+        .collect();
+    for root in roots {
+        let files = outside_of_mysql(&root, keys).unwrap_or_default().into_iter();
+        inventory.add(files.map(|path| Outside { home: home(&root, &path), path }));
+    }
+}
+
+/// Where the file outside of a table would be inside: in the folder of its database, as it is there.
+fn home(root: &Path, file: &Path) -> Option<PathBuf> {
+    let folder = root.join(file.parent()?.file_name()?);
+    files::is_dir(&folder).then(|| Some(folder.join(file.file_name()?))).flatten()
 }
 
 /// Files of tables, general tablespaces and undo logs that the dictionary of MySQL names outside of the datadir `root`.
