@@ -26,6 +26,8 @@ mod backups;
 mod backups_of_others;
 mod backups_packed;
 #[cfg(feature = "sql")]
+mod clones;
+#[cfg(feature = "sql")]
 mod damaged_pages;
 #[cfg(feature = "sql")]
 mod hostile_sets;

@@ -138,7 +138,7 @@ use crate::manifest;
 use crate::replica;
 use crate::source::files::AskPath;
 use crate::source::log_name::{LOG, REDO_DIR};
-use crate::source::redo_log::copied_log;
+use crate::source::redo_log::{awaits_clone, copied_log};
 
 /// Recovers a datadir of MariaDB 10.5 or later, or of MySQL 8.0.3 or later; prepares a backup of mariadb-backup, or of xtrabackup 8.0.30 or
 /// later.
@@ -217,6 +217,9 @@ pub(crate) fn recover_one(datadir: &Path, options: &RecoverOptions) -> Result<Re
     if !datadir.join("ibdata1").is_file_there() || !has_log {
         let log = "ib_logfile0 (MariaDB, MySQL before 8.0.30), #innodb_redo (MySQL) or xtrabackup_logfile (a backup of xtrabackup)";
         return refused(format!("{}: not a datadir: ibdata1 or the redo log, {log}, is missing", datadir.display()));
+    }
+    if let Some(why) = awaits_clone(datadir) {
+        return refused(format!("{}: {why}: start it, or recover from a backup", datadir.display()));
     }
     if let Some(end) = backup::emptied_at(datadir)? {
         if options.redo.is_some() {

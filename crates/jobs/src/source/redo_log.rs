@@ -317,8 +317,18 @@ pub(crate) fn is_open(dir: &Path) -> bool {
     files::is_file(&system) && files::is_locked(&system)
 }
 
+/// Why a datadir is unfinished that `CLONE INSTANCE` has filled: the files of the donor lie beside those that they replace, or have their own
+/// names and lack their redo, which is not that in the log here. `None` for any other.
+pub(crate) fn awaits_clone(dir: &Path) -> Option<&'static str> {
+    const LISTS: [&str; 2] = ["#clone/#replace_files", "#clone/#new_files"];
+    let is_left = |list: &str| files::metadata(dir.join(list)).is_ok_and(|list| list.len() > 0);
+    LISTS.into_iter().any(is_left).then_some(
+        "CLONE INSTANCE has put the files of another server here (#clone), and the server gives them their places only when it starts",
+    )
+}
+
 fn log_now(dir: &Path) -> LogNow {
-    match unprepared_backup(dir) {
+    match unprepared_backup(dir).or_else(|| awaits_clone(dir).map(str::to_owned)) {
         Some(pending) => LogNow { pending: Some(pending), ..LogNow::default() },
         None => settled_log(dir).unwrap_or_default(),
     }

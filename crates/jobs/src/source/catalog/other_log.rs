@@ -20,7 +20,7 @@ use crate::report::document::Severity;
 use crate::source::backup::{BackupNotes, is_own_increment};
 use crate::source::files;
 use crate::source::name::NameHint;
-use crate::source::redo_log::{RedoLogs, identify, log_files};
+use crate::source::redo_log::{RedoLogs, awaits_clone, identify, log_files};
 use crate::tree::{Opener, Tablespace};
 
 /// A stretch of log this long always contains a page change.
@@ -46,6 +46,10 @@ impl Catalog {
         held: &[&Held],
         redo: &mut RedoLogs,
     ) -> Vec<CatalogFinding> {
+        // The donor's files, and the log of the server that received them.
+        if awaits_clone(&self.root).is_some() {
+            return Vec::new();
+        }
         let log = log_files(&self.root).into_iter().next();
         let Some((log, kind)) = log.and_then(|log| identify(&log).ok().map(|kind| (log, kind))) else {
             return Vec::new();
