@@ -25,7 +25,7 @@ const CHANGES: [&str; 13] = [
 ];
 
 /// The files of `crates/jobs/src` in which something is changed by path, how many times, and why that is no hole.
-const BY_PATH: [(&str, usize, &str); 21] = [
+const BY_PATH: [(&str, usize, &str); 22] = [
     (
         "archive/definitions.rs",
         3,
@@ -46,6 +46,7 @@ const BY_PATH: [(&str, usize, &str); 21] = [
     ("recover/definition_files.rs", 1, "an empty folder of the copy; a link is no folder to rmdir"),
     ("recover/durable.rs", 1, "folders on the way to the target that the user named, or outside with --with-outside"),
     ("recover/increments/put.rs", 1, "an empty folder; a link is no folder to rmdir"),
+    ("recover/nearest.rs", 2, "a folder that this run has made; remove_dir_all follows no link"),
     ("recover/reach.rs", 2, "outside of the datadir, only with --with-outside"),
     ("recover/unfinished.rs", 3, "a copy that this run has made; remove_dir_all follows no link"),
     ("restore/moving.rs", 6, "the folders that the user named, and an empty one beside them"),

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use flow::rewrite::RewriteError;
+use format::Lsn;
 
 use crate::Error;
 
@@ -32,6 +33,16 @@ pub enum RecoverError {
     /// can only show the message, which names the file and the way out.
     #[error("{0}")]
     Refused(String),
+    /// The moment is within a statement, whose files go before it ends.
+    #[error(
+        "{why}: recover to a moment before or after it, such as LSN {base_end} (--until {base_end}), where the base copy ends"
+    )]
+    Within {
+        /// Why that is refused.
+        why: String,
+        /// The end of the base copy.
+        base_end: Lsn,
+    },
     /// A bug: earlier code has ruled this state out.
     #[error("{0}: this is a bug in innokit")]
     Internal(&'static str),

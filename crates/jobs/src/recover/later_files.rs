@@ -13,7 +13,7 @@ use format::keyring::KeyStore;
 use format::{Lsn, SpaceId};
 use redo::record::{FileRecord, Subject};
 
-use super::error::{Result, refused};
+use super::error::{RecoverError, Result, refused};
 use super::head::Head;
 use super::log::{Scanned, file_record};
 use super::outside::Outside;
@@ -141,21 +141,18 @@ impl LaterFiles {
     pub fn refuse_without_files(&self, datadir: &Path, keys: &KeyStore) -> Result<()> {
         let known = tablespaces_of(datadir, keys)
             .or_else(|why| refused(format!("{}: the dictionary cannot be read: {why}", datadir.display())))?;
+        let unread = |why: String| refused(format!("{}: the dictionary cannot be read: {why}", datadir.display()));
+        if has_open_steps(datadir, keys).or_else(unread)? {
+            let why = "a statement that drops a table or an index had not ended at the moment that was asked for, and a server that starts there \
+                       removes the files and pages although it rolls the statement back";
+            return Err(RecoverError::Within { why: why.to_owned(), base_end: self.after });
+        }
         let half = self.dropped.iter().filter_map(|(space, lsn)| Some((lsn, &known.get(&space.0)?.0)));
         if let Some((lsn, name)) = half.min() {
             return refused(format!(
                 "{name}: the file was dropped at LSN {lsn}, and the dictionary has the table: either the statement had not ended at the moment that \
                  was asked for, or the table was imported, which MySQL's redo log does not cover: recover to LSN {lsn} at most (--until {lsn}), or \
                  to a moment after the statement, or take a base copy from after the import"
-            ));
-        }
-        let unread = |why: String| refused(format!("{}: the dictionary cannot be read: {why}", datadir.display()));
-        if has_open_steps(datadir, keys).or_else(unread)? {
-            return refused(format!(
-                "a statement that drops a table or an index had not ended at the moment that was asked for, and a server that starts there removes \
-                 the files and pages although it rolls the statement back: recover to a moment before or after that statement, such as LSN {} \
-                 (--until {}), where the base copy ends",
-                self.after, self.after
             ));
         }
         // Before the end of the base copy it was discarded, or it is lost on the server.

@@ -46,6 +46,7 @@ mod log;
 mod log_end;
 mod log_names;
 mod moment;
+mod nearest;
 mod needs;
 mod open_files;
 mod options;
@@ -233,7 +234,8 @@ pub(crate) fn recover_one(datadir: &Path, options: &RecoverOptions) -> Result<Re
     match &options.to {
         Some(to) if !options.dry_run => {
             let was_free = place::is_free(to);
-            let done = recover_copy(datadir, to, options, &keys);
+            let done = recover_copy(datadir, to, options, &keys)
+                .map_err(|error| nearest::named(error, (datadir, to), options, &keys));
             // A failed copy would block the next run. A directory that was not empty before is not ours to remove.
             if done.is_err() && was_free {
                 discard(to);

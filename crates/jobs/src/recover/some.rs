@@ -22,7 +22,7 @@ use super::wanted::Wanted;
 pub(crate) fn recover_some(set: &Path, to: &Path, spaces: &BTreeSet<SpaceId>, options: &RecoverOptions) -> Result<()> {
     let (keys, budget) = (options.keys.read()?, Budget::of(options.memory));
     let log = open_log(set, false, options, &keys)?;
-    let mut wanted = Wanted::read(&log, budget.plan, budget.at_once(options.round), None)?;
+    let mut wanted = Wanted::read(&log, budget.plan, budget.at_once(options.round), options.until)?;
     wanted.keep_only(spaces);
     let plan = planning::plan(to, wanted, &keys)?;
     if plan.wanted.is_clean {
