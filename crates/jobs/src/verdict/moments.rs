@@ -65,7 +65,7 @@ pub(crate) fn later_tables(
         Some((held, row))
     })?;
     let (what, knows, was) = match known.has_undo_spaces {
-        true => ("it or an undo tablespace is older", "together they know", "that file was"),
+        true => ("it or an undo tablespace is older", "together they know", "the older file was"),
         false => ("older", "it knows", "it was"),
     };
     let message = format!(
