@@ -8,7 +8,7 @@ use jobs::rows::reader::OnDamage;
 use jobs::source::keys::KeyFiles;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyFloat, PyString};
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyString, PyTuple};
 
 /// One path, or several.
 #[derive(FromPyObject)]
@@ -64,7 +64,7 @@ pub fn on_damage(text: &str) -> PyResult<OnDamage> {
     }
 }
 
-/// A range of keys: `(5, 90)`, `(None, 90)`.
+/// A range of keys: `(5, 90)`, `(None, 90)`; of keys of several columns `((5, "a"), (5, "z"))`.
 #[derive(FromPyObject)]
 pub struct KeyRange<'py>(Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>);
 
@@ -75,14 +75,26 @@ impl KeyRange<'_> {
     }
 }
 
-/// A value in the syntax of innokit's command line.
+/// A bound in the syntax of innokit's command line.
 fn bound_text(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    let Ok(values) = value.cast::<PyTuple>() else { return value_text(value) };
+    let part = |value: Bound<'_, PyAny>| {
+        let text = value_text(&value)?;
+        let is_text = value.is_instance_of::<PyString>();
+        let unquoted = text.strip_prefix('\'').and_then(|text| text.strip_suffix('\'')).unwrap_or(&text);
+        Ok(if is_text { format!("'{}'", unquoted.replace('\'', "''")) } else { text })
+    };
+    Ok(format!("({})", values.iter().map(part).collect::<PyResult<Vec<_>>>()?.join(",")))
+}
+
+/// A value in the syntax of innokit's command line.
+fn value_text(value: &Bound<'_, PyAny>) -> PyResult<String> {
     if let Ok(bytes) = value.cast::<PyBytes>() {
         let digits: String = bytes.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
         return Ok(format!("0x{digits}"));
     }
     if value.is_instance_of::<PyBool>() || value.is_instance_of::<PyFloat>() {
-        return Err(PyTypeError::new_err("a key is an int, str, bytes, Decimal, date or datetime"));
+        return Err(PyTypeError::new_err("a key is an int, str, bytes, Decimal, date or datetime, or a tuple of these"));
     }
     // Not 1E+3.
     if value.get_type().name()? == "Decimal" {
@@ -92,7 +104,7 @@ fn bound_text(value: &Bound<'_, PyAny>) -> PyResult<String> {
     if !value.is_instance_of::<PyString>() {
         return Ok(text);
     }
-    // Quotes keep a text from being taken for a hexadecimal number. A date is not quoted.
-    let is_plain = !text.starts_with("0x") && !text.starts_with('\'');
+    // Quotes keep a text from being taken for a hexadecimal number, or for a tuple. A date is not quoted.
+    let is_plain = !["0x", "'", "("].iter().any(|first| text.starts_with(first));
     Ok(if is_plain { text } else { format!("'{text}'") })
 }

@@ -269,8 +269,8 @@ impl Table {
     /// Rows of the table, in the order of its primary key within each partition. Nothing is read yet.
     ///
     /// columns: names, in the wanted order. Off-page values are read only for these.
-    /// key_range: first and last value, both inclusive, of the primary key's first column; None is no bound. Only pages that can hold
-    ///     such rows are read. Of a TIMESTAMP, a datetime without a zone is in UTC.
+    /// key_range: first and last value, both inclusive, of the primary key's first column, or tuples of values of its first columns;
+    ///     None is no bound. Only pages that can hold such rows are read. Of a TIMESTAMP, a datetime without a zone is in UTC.
     /// limit: at most that many rows. With 0 nothing is read.
     /// batch_size: at most that many rows in a batch.
     /// strings: "utf8" for ``string`` and ``binary``, with ENUM and JSON as text, which every reader knows; "view" for ``string_view`` and

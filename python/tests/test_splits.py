@@ -90,6 +90,17 @@ def test_a_column_or_a_range_of_keys_reads_less(mysql):
         assert together(splits).equals(kept), (low, high)
         assert sum(split.count() for split in splits) == kept.height
         assert sum(split.nbytes for split in splits) <= kept.height * 250 + 3 * 16384
+    pairs = db.table("sp.pairs")
+    rows = polars.DataFrame(pairs).select("a", polars.col("b").cast(polars.Binary), "v").rows()
+    for low, high in (((5, "it's, 3"), (7, b"it's, 5")), ((5,), (6,)), (None, (3, "it's, 8")), (5, (5, "it's, 4"))):
+        pair = [bound if isinstance(bound, tuple) else (bound,) for bound in (low or (), high)]
+        first, last = (tuple(value.encode() if isinstance(value, str) else value for value in bound) for bound in pair)
+        expected = [v for a, b, v in rows if (not low or (a, b)[: len(first)] >= first) and (a, b)[: len(last)] <= last]
+        assert polars.DataFrame(pairs.scan(["v"], key_range=(low, high)))["v"].to_list() == expected and expected, (low, high)
+    with pytest.raises(ValueError, match="the key has 2 columns, and the range 3"):
+        pairs.scan(key_range=((1, "b", 3), None))
+    with pytest.raises(ValueError, match="key column b is ordered by its collation"):
+        db.table("sp.composite").scan(key_range=((1, "b"), None))
     text = db.table("sp.deep")
     assert polars.DataFrame(text.scan(["v"], key_range=(b"007000", b"007010")))["v"].to_list() == list(range(7000, 7010))
 

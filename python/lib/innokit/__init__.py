@@ -40,7 +40,7 @@ __all__ = [
     "open",
 ]
 
-_readers.equip(Scan, Split, Table)
+_readers.equip(Scan, Split, Table, dataset=(Split, Table))
 
 
 def open(path, *, keyring=None, key_file=None):

@@ -9,8 +9,9 @@ from ._errors import StorageError
 _Path: TypeAlias = str | PathLike[str]
 _Paths: TypeAlias = _Path | Sequence[_Path]
 _KeyFile: TypeAlias = _Path | tuple[_Path, str]
-_Key: TypeAlias = int | str | bytes | date | datetime | Decimal | None
-_KeyRange: TypeAlias = tuple[_Key, _Key]
+_Key: TypeAlias = int | str | bytes | date | datetime | Decimal
+_Bound: TypeAlias = _Key | tuple[_Key, ...] | None
+_KeyRange: TypeAlias = tuple[_Bound, _Bound]
 
 __version__: str
 
@@ -101,8 +102,12 @@ class _Rows(_Readable):
     def to_pandas(self) -> Any:
         """All rows as a ``pandas.DataFrame``, by way of pyarrow."""
 
+class _Queried(_Rows):
+    def to_dataset(self, *, threads: int | None = None, on_damage: Literal["raise", "skip"] = "raise") -> Any:
+        """As a ``pyarrow.dataset.Dataset``, which DuckDB and others query: columns, and filters on the key, reach the pages."""
+
 @final
-class Table(_Rows):
+class Table(_Queried):
     """A table, or all partitions of one. Each stream reads it again; nothing is kept."""
 
     @property
@@ -125,8 +130,8 @@ class Table(_Rows):
         """Rows of the table, in the order of its primary key within each partition. Nothing is read yet.
 
         columns: names, in the wanted order. Off-page values are read only for these.
-        key_range: first and last value, both inclusive, of the primary key's first column; None is no bound. Only pages that can hold
-            such rows are read. Of a TIMESTAMP, a datetime without a zone is in UTC.
+        key_range: first and last value, both inclusive, of the primary key's first column, or tuples of values of its first columns;
+            None is no bound. Only pages that can hold such rows are read. Of a TIMESTAMP, a datetime without a zone is in UTC.
         limit: at most that many rows. With 0 nothing is read.
         batch_size: at most that many rows in a batch.
         strings: "utf8" for ``string`` and ``binary``, with ENUM and JSON as text, which every reader knows; "view" for ``string_view`` and
@@ -208,7 +213,7 @@ class Scan(_Rows):
     def __exit__(self, class_: object, value: object, traceback: object, /) -> None: ...
 
 @final
-class Split(_Rows):
+class Split(_Queried):
     """A part of a table. Can be pickled; reading it opens only its files, and reads only its pages of them.
 
     It names files by their absolute paths, so these must lead to the same files wherever it is read. If a file has changed since, reading

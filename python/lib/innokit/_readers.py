@@ -26,8 +26,17 @@ def to_pandas(self):
     return to_arrow(self).to_pandas()
 
 
-def equip(*classes):
+def to_dataset(self, *, threads=None, on_damage="raise"):
+    """As a ``pyarrow.dataset.Dataset``, which DuckDB and others query: columns, and filters on the key, reach the pages."""
+    from .dataset import InnodbDataset
+
+    return InnodbDataset(self, threads=threads, on_damage=on_damage)
+
+
+def equip(*classes, dataset=()):
     """Gives the methods to native classes."""
+    for made in dataset:
+        made.to_dataset = to_dataset
     for made in classes:
         for method in (to_arrow, to_polars, to_pandas):
             setattr(made, method.__name__, method)
