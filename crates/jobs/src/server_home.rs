@@ -68,7 +68,7 @@ impl ServerHome {
         })
     }
 
-    /// Whether a path, by the server's names, is this directory.
+    /// Whether a path, by the server's names, is this directory, which should be its datadir.
     pub fn is(&self, place: &Path, dir: &Path) -> bool {
         let here = self.here(place, dir);
         identity_of(dir).is_some_and(|dir| here.and_then(|here| identity_of(&here)) == Some(dir))
@@ -282,7 +282,7 @@ mod tests {
         let home = ServerHome::of(&mut said("/var/lib/mysql")).expect("answered");
         fs::create_dir(dir.path().join("undo")).expect("made");
         assert!(home.is(Path::new("./"), dir.path()) && home.is(Path::new("/var/lib/./mysql"), dir.path()));
-        assert!(home.is(Path::new("undo"), &dir.path().join("undo")) && !home.is(Path::new("undo"), dir.path()));
+        assert!(!home.is(Path::new("undo"), dir.path()) && !home.is(Path::new("/var/lib/mysql/undo"), dir.path()));
         assert!(!home.is(Path::new("/var/lib"), dir.path()) && !home.is(Path::new("/var/lib/mysql2"), dir.path()));
 
         fs::write(dir.path().join("ibdata1"), "").expect("written");

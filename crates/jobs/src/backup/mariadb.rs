@@ -162,3 +162,78 @@ fn check_key(datadir: &Path, keys: &KeyFiles) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::expect_used, reason = "a test")]
+
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::server::{BackupMoment, InstanceState, ServerError, TableName};
+
+    /// A server that begins its notes in a directory when a backup starts. It is asked for nothing else.
+    struct Notes(PathBuf);
+
+    impl LogServer for Notes {
+        fn datadir(&mut self) -> std::result::Result<PathBuf, ServerError> {
+            unreachable!("not asked")
+        }
+
+        fn flushed_lsn(&mut self) -> std::result::Result<Lsn, ServerError> {
+            unreachable!("not asked")
+        }
+    }
+
+    impl BackupServer for Notes {
+        fn facts(&mut self) -> std::result::Result<ServerFacts, ServerError> {
+            unreachable!("not asked")
+        }
+
+        fn instance(&mut self) -> std::result::Result<InstanceState, ServerError> {
+            unreachable!("not asked")
+        }
+
+        fn data_files(&mut self) -> std::result::Result<Vec<PathBuf>, ServerError> {
+            unreachable!("not asked")
+        }
+
+        fn discarded(&mut self) -> std::result::Result<Vec<SpaceId>, ServerError> {
+            unreachable!("not asked")
+        }
+
+        fn enter(&mut self, stage: BackupStage) -> std::result::Result<(), ServerError> {
+            if stage == BackupStage::Start {
+                fs::write(self.0.join(NOTES), "").expect("written");
+            }
+            Ok(())
+        }
+
+        fn lock_tables(&mut self, _: &[TableName]) -> std::result::Result<(), ServerError> {
+            unreachable!("not asked")
+        }
+
+        fn flush_logs(&mut self) -> std::result::Result<(), ServerError> {
+            unreachable!("not asked")
+        }
+
+        fn missing_privileges(&mut self, _: &[TableName]) -> std::result::Result<Vec<String>, ServerError> {
+            unreachable!("not asked")
+        }
+
+        fn moment(&mut self) -> std::result::Result<BackupMoment, ServerError> {
+            unreachable!("not asked")
+        }
+    }
+
+    #[test]
+    fn a_server_that_notes_its_backups_elsewhere_works_on_another_copy() {
+        let (own, copy) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+        let mut server = Notes(own.path().to_path_buf());
+        assert!(refuse_silent(&mut server, own.path()).is_ok(), "the first notes");
+        fs::write(copy.path().join(NOTES), "").expect("written");
+        let says = refuse_silent(&mut server, copy.path()).expect_err("a copy").to_string();
+        assert!(says.contains("works on another copy"), "{says}");
+        assert!(refuse_silent(&mut server, own.path()).is_ok(), "the next");
+    }
+}
