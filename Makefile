@@ -1,5 +1,5 @@
 # What a contributor runs. Each target installs what it needs (Debian, as root; other systems: see README.md).
-.PHONY: demo test quick test-ecosystem fetch wheel test-wheel test-arm test-nodes soak soak-backups scaling fuzz lint bench servers readers cloud strace fixtures datadirs dist test-dist
+.PHONY: demo test quick test-ecosystem fetch wheel test-wheel test-arm test-nodes soak soak-backups scaling suites fuzz lint bench servers readers cloud strace fixtures datadirs dist test-dist
 
 CARGO ?= cargo
 DATADIRS ?= target/datadirs
@@ -45,6 +45,11 @@ soak-backups: servers ## backups, increments and moments beside a matrix of DDL,
 scaling: servers strace ## the work of every command on 1,000 and on 8,000 tables: CPU and system calls, at most in proportion
 	cargo build --release --features sql
 	scripts/scaling.sh
+
+suites: servers ## the tables of a server's own test suites, compared with what it shows: make suites KIND=mariadb ARGS="--suite innodb"
+	cargo build --features sql
+	scripts/install-suites.sh $(or $(KIND),mysql)
+	scripts/suites.py $(or $(KIND),mysql) $(ARGS)
 
 fuzz: ## every fuzz target for some seconds, from the inputs that are kept in fuzz/seeds: make fuzz SECONDS=60, or TOTAL=60 for all
 	TOTAL=$(TOTAL) scripts/fuzz.sh $(or $(SECONDS),5)

@@ -94,7 +94,9 @@ fn value_text(value: &Bound<'_, PyAny>) -> PyResult<String> {
         return Ok(format!("0x{digits}"));
     }
     if value.is_instance_of::<PyBool>() || value.is_instance_of::<PyFloat>() {
-        return Err(PyTypeError::new_err("a key is an int, str, bytes, Decimal, date or datetime, or a tuple of these"));
+        return Err(PyTypeError::new_err(
+            "a key is an int, str, bytes, Decimal, date or datetime, or a tuple of these",
+        ));
     }
     // Not 1E+3.
     if value.get_type().name()? == "Decimal" {
