@@ -1,7 +1,10 @@
 //! MySQL's clone plugin: a server that is cloned, and a server that receives a clone, whose files are then another server's.
 #![allow(clippy::expect_used, reason = "helpers of tests fail the test")]
 
+use std::fs;
 use std::net::TcpListener;
+use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::backup_lab::Server;
@@ -98,9 +101,10 @@ fn a_server_that_receives_a_clone_begins_another_history() {
     assert!(refused.status != 0 && !server.of("never").exists(), "{}", refused.errors);
 
     // Until it starts, the files of both lie side by side.
-    let ended = Instant::now();
-    while server.run(&["check", "data"]).text.contains("a server has this datadir open") {
-        assert!(ended.elapsed() < ENDS_WITHIN, "the server does not end");
+    let (begun, process) = (Instant::now(), fs::read_to_string(server.of(".data.server/pid")).expect("a number"));
+    while Path::new("/proc").join(process.trim()).exists() {
+        assert!(begun.elapsed() < ENDS_WITHIN, "the server does not end");
+        thread::sleep(Duration::from_millis(50));
     }
     for command in [&["recover", "--dry-run", "data"][..], &["recover", "--to", "never", "data"]] {
         let refused = server.run(command);
