@@ -1,14 +1,12 @@
 //! Verifying pages that are in the processor's second-level cache: what `verify_page` costs where reading costs nothing.
 //!
-//! `cargo bench -p innokit-format --bench checksum`. The bare CRC of the same bytes is beside it, for the ratio.
+//! `cargo bench -p innokit-bench --bench checksum`. The bare CRC of the same bytes is beside it, for the ratio.
 #![expect(missing_docs, clippy::unwrap_used, reason = "a benchmark, not an interface")]
 
 use crc::{CRC_32_ISCSI, CRC_32_ISO_HDLC, Crc, Table};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use innokit_format::page::checksum;
-use innokit_format::{
-    Algorithm, Family, Lsn, PageId, PageNo, PageSize, Scheme, SpaceFormat, SpaceId, seal_page, verify_page,
-};
+use format::page::checksum;
+use format::{Algorithm, Family, Lsn, PageId, PageNo, PageSize, Scheme, SpaceFormat, SpaceId, seal_page, verify_page};
 use std::hint::black_box;
 
 const SPACE: u32 = 5;
@@ -33,7 +31,7 @@ fn verify_all(pages: &[u8], format: &SpaceFormat) -> usize {
     numbered
         .filter(|&(page_no, page)| {
             let id = PageId { space: SpaceId(SPACE), page_no: PageNo(page_no) };
-            matches!(verify_page(black_box(page), id, format), innokit_format::Verdict::Ok(_))
+            matches!(verify_page(black_box(page), id, format), format::Verdict::Ok(_))
         })
         .count()
 }
@@ -67,7 +65,7 @@ fn kernels(c: &mut Criterion) {
     group.bench_function("crc32c of 16 KiB pieces", |b| {
         b.iter(|| bytes.chunks_exact(16_384).fold(0, |all, page| all ^ checksum::crc32c(black_box(page))));
     });
-    group.bench_function("is_zero", |b| b.iter(|| innokit_format::bytes::is_zero(black_box(&zeros))));
+    group.bench_function("is_zero", |b| b.iter(|| format::bytes::is_zero(black_box(&zeros))));
     group.finish();
 }
 

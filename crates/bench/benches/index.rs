@@ -1,19 +1,19 @@
 //! Checking index pages with all rules, with and without the definition of their index, and unpacking compressed ones.
 //!
-//! `cargo bench -p innokit-format --bench index`. The checksum of the same pages is beside it, for the ratio.
+//! `cargo bench -p innokit-bench --bench index`. The checksum of the same pages is beside it, for the ratio.
 #![expect(missing_docs, clippy::unwrap_used, reason = "a benchmark, not an interface")]
 
 use std::hint::black_box;
 use std::path::Path;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use innokit_format::SpaceFormat;
-use innokit_format::page::checksum;
-use innokit_format::page::index::{IndexChecker, IndexPage, TreePlace};
-use innokit_format::page::sdi::{self, SdiRecord};
-use innokit_format::page::zip::Unpacker;
-use innokit_format::record::RecordFields;
-use innokit_format::schema::{IndexDef, builtin};
+use format::SpaceFormat;
+use format::page::checksum;
+use format::page::index::{IndexChecker, IndexPage, TreePlace};
+use format::page::sdi::{self, SdiRecord};
+use format::page::zip::Unpacker;
+use format::record::RecordFields;
+use format::schema::{IndexDef, builtin};
 
 fn fixture(name: &str) -> (Vec<u8>, SpaceFormat) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/mysql-9.7").join(name);
@@ -30,7 +30,7 @@ fn indexes(bytes: &[u8], format: &SpaceFormat) -> Vec<IndexDef> {
     let mut fields = RecordFields::new();
     builtin::sdi().unwrap().layout.locate(&record, &mut fields).unwrap();
     let object = SdiRecord::read(&record, &fields).unwrap();
-    innokit_format::schema::sdi::from_sdi(&object.json(object.packed).unwrap()).unwrap().indexes
+    format::schema::sdi::from_sdi(&object.json(object.packed).unwrap()).unwrap().indexes
 }
 
 /// The leaves of the clustered index.
