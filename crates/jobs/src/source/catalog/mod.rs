@@ -47,6 +47,7 @@ use super::files;
 use super::keys::{NO_KEY, SpaceKey};
 use super::name::NameHint;
 use super::redo_log::{RedoLogs, unbegun_truncation_logs};
+use super::remote;
 use super::selection::Selection;
 use super::system;
 use crate::report::document::Severity;
@@ -143,9 +144,9 @@ impl Catalog {
 }
 
 /// Adds the files outside of the datadirs of MySQL that their dictionaries name. (Those of MariaDB have link files, which are followed.) What
-/// cannot be read of a dictionary adds nothing.
+/// cannot be read of a dictionary adds nothing. A datadir in a bucket has nothing outside, and its dictionary is not fetched to learn that.
 pub(crate) fn add_outside(inventory: &mut Inventory, keys: &KeyStore) {
-    let of_mysql = |file: &&Candidate| file.hint == NameHint::Dictionary && !file.named;
+    let of_mysql = |file: &&Candidate| file.hint == NameHint::Dictionary && !file.named && !remote::is_url(&file.path);
     let roots: Vec<PathBuf> = inventory
         .candidates
         .iter()
