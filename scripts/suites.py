@@ -255,7 +255,7 @@ class Batch:
         else:
             quick += ["--max-statement-time=10"]
         self.server = Server(kind, where / "data", quick)
-        self.differences = []
+        self.differences, self.unreadable = [], []
         self.counts = collections.Counter()
 
     def differ(self, table, what):
@@ -297,7 +297,7 @@ class Batch:
             except SystemExit as refused:
                 # The server itself cannot read it: its function is gone, its file was taken away by the test.
                 self.counts["tables that the server cannot read"] += 1
-                self.unreadable = getattr(self, "unreadable", []) + [(f"{schema}.{table}", str(refused)[-200:])]
+                self.unreadable.append((f"{schema}.{table}", str(refused)[-200:]))
                 continue
             if checksum == "NULL" or not (outfiles / str(number)).exists():  # discarded, or damaged by the test
                 self.counts["tables that the server cannot read"] += 1
@@ -305,7 +305,7 @@ class Batch:
             self.tables[schema, table] = dict(checksum=checksum, create=unescaped(create), columns=columns[schema, table], outfile=outfiles / str(number))
         self.counts["tables"] += len(self.tables)
 
-    def innokit(self, *words, check=None):
+    def innokit(self, *words):
         done = subprocess.run([self.program, *map(str, words)], capture_output=True)
         if done.returncode not in (0, 1, 2):
             self.differ("innokit", f"{' '.join(map(str, words))} ended with {done.returncode}: {done.stderr.decode('utf8', 'replace')[-1500:]}")
@@ -483,7 +483,7 @@ def main():
         differences += len(batch.differences)
         for table, what in batch.differences:
             print(f"DIFFERS {asked.kind} {at} {table}: {what[:3000]}", flush=True)
-        for table, what in getattr(batch, "unreadable", []):
+        for table, what in batch.unreadable:
             print(f"unreadable {asked.kind} {at} {table}: {what!r}", flush=True)
         print(f"files {at} to {at + len(batch.files)} of {len(files)}, {time.time() - started:.0f} s: {dict(batch.counts)}", flush=True)
         if not (asked.keep and batch.differences):

@@ -32,6 +32,13 @@ pub struct Candidate {
     pub content: Content,
 }
 
+impl Candidate {
+    /// Where the server has its name.
+    fn home(&self) -> &Path {
+        self.home.as_deref().unwrap_or(&self.path)
+    }
+}
+
 /// A file outside of the datadir.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outside {
@@ -156,19 +163,21 @@ impl Inventory {
 
     /// Moves the candidates from this number on to the other partitions of their tables, in the order that these have.
     fn put_beside_siblings(&mut self, from: usize) {
-        let at_home = |file: &Candidate| file.home.as_ref().unwrap_or(&file.path).clone();
         let table_of = |file: &Candidate| {
-            let table = table_of_path(&at_home(file))?;
+            let table = table_of_path(file.home())?;
             table.split_once(" partition ").map(|(table, _)| table.to_owned())
         };
         let mut places: HashMap<String, usize> =
             self.candidates.iter().skip(from).filter_map(table_of).map(|table| (table, usize::MAX)).collect();
+        if places.is_empty() {
+            return;
+        }
         let mut placed = Vec::with_capacity(self.candidates.len());
         for (number, file) in std::mem::take(&mut self.candidates).into_iter().enumerate() {
             let first = table_of(&file).and_then(|table| places.get_mut(&table));
             let order = first.map(|first| {
                 *first = number.min(*first);
-                (*first, at_home(&file))
+                (*first, file.home().to_path_buf())
             });
             placed.push((order.unwrap_or_else(|| (number, PathBuf::new())), file));
         }
