@@ -44,7 +44,7 @@ impl Candidate {
 pub struct Outside {
     /// Where it is.
     pub path: PathBuf,
-    /// See [`Candidate::home`].
+    /// Of a table outside of the datadir (`DATA DIRECTORY`), the path that it would have inside.
     pub home: Option<PathBuf>,
 }
 
