@@ -2,7 +2,7 @@
 #![no_main]
 
 use format::Family;
-use format::schema::show_create::create_table;
+use format::show_create::create_table;
 use format::schema::sql::from_sql;
 use format::value::ValueType;
 use format::value::row_sum::RowSum;

@@ -5,7 +5,7 @@
 //! mini-transaction.
 #![no_main]
 
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 use redo::mariadb::{LogFile, START_OFFSET};
 use redo::mtr_reader::MtrReader;
 use redo::record::{records, subjects};

@@ -5,11 +5,11 @@
 //! the input overwrites (offset 2 bytes, value 1 byte); the rest is records, whose page is put right, and the payload of blocks.
 #![no_main]
 
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 use format::{Family, Lsn, PageId, PageSize, Scheme, SpaceFormat, SpaceId};
 use libfuzzer_sys::fuzz_target;
 use redo::apply::apply;
-use redo::mysql::change::Change as MySqlChange;
+use redo::record::mysql::change::Change as MySqlChange;
 use redo::mysql::mtr_reader::MtrReader;
 use redo::record::{Change, Grammar, PageRecord, RedoRecord, RowStyle};
 
@@ -58,7 +58,7 @@ fuzz_target!(|input: &[u8]| {
     let format = SpaceFormat::new(Family::MySql, Scheme::Classic, size, size, SpaceId(5)).expect("a format");
     let mut page = vec![0; size.bytes()];
     let style = if choice & 1 == 0 { RowStyle::Dynamic } else { RowStyle::Redundant };
-    let create = MySqlChange::CreateIndex { page_type: format::page::fil::PageType::INDEX, style };
+    let create = MySqlChange::CreateIndex { page_type: format::fil::PageType::INDEX, style };
     let create = PageRecord { id: HERE, change: Change::MySql(create), bytes: &[] };
     apply(&create, &mut page, &format).expect("an empty page");
     let (overwritten, records) = rest.split_at(rest.len().min(3 * usize::from(places % 64)));

@@ -5,7 +5,7 @@
 //! put right, so that what lies behind them is reached.
 #![no_main]
 
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 use redo::verify_blocks::{BlockScheme, BlockVerifier};
 use redo::verify_mariadb::{self, StreamVerifier, Verifier};
 use redo::{identify, mariadb, mysql, verify_mysql};

@@ -3,7 +3,7 @@
 
 use format::schema::frm::from_frm;
 use format::schema::sdi::from_sdi;
-use format::schema::show_create::{create_table, missing};
+use format::show_create::{create_table, missing};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

@@ -4,7 +4,7 @@
 //! of a redo log's header.
 #![no_main]
 
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 use format::page::doublewrite::DoublewriteArea;
 use format::page::inode::parse_inodes;
 use redo::{LogState, identify, mariadb, mysql};

@@ -5,21 +5,22 @@ use std::sync::atomic::AtomicBool;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchIterator, StringArray, UInt32Array, UInt64Array};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use jobs::report::document::{Finding, Pending, Severity};
+use jobs::report::document::Finding;
+use jobs::source::redo_log::Pending;
+use jobs::source::severity::Severity;
 use jobs::report::watcher::Watcher;
 use jobs::source::keys::KeyFiles;
 use jobs::source::remote;
-use jobs::table::TableFinding;
+use jobs::report::table_finding::TableFinding;
 use jobs::{Check, CheckOptions, Portion, TableOptions, tables_watched};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::arguments::{self, KeyFile, Paths};
-use crate::capsule;
+use crate::{capsule, storage};
 use crate::failure::Failure;
 use crate::schema::Schema as PySchema;
-use crate::storage;
 use crate::wait::interruptible;
 
 /// A finding of either check.

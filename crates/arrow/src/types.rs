@@ -7,7 +7,7 @@ use arrow_schema::extension::{Json, Uuid};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use format::Family;
 use format::schema::TableDef;
-use format::schema::show_create::type_name;
+use format::show_create::type_name;
 use format::value::ValueKind;
 use jobs::rows::{RowColumn, RowPlan};
 

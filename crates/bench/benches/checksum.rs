@@ -5,8 +5,9 @@
 
 use crc::{CRC_32_ISCSI, CRC_32_ISO_HDLC, Crc, Table};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use format::page::checksum;
-use format::{Algorithm, Family, Lsn, PageId, PageNo, PageSize, Scheme, SpaceFormat, SpaceId, seal_page, verify_page};
+use format::{
+    Algorithm, Family, Lsn, PageId, PageNo, PageSize, Scheme, SpaceFormat, SpaceId, checksum, seal_page, verify_page,
+};
 use std::hint::black_box;
 
 const SPACE: u32 = 5;

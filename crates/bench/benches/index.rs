@@ -7,13 +7,12 @@ use std::hint::black_box;
 use std::path::Path;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use format::SpaceFormat;
-use format::page::checksum;
 use format::page::index::{IndexChecker, IndexPage, TreePlace};
 use format::page::sdi::{self, SdiRecord};
 use format::page::zip::Unpacker;
 use format::record::RecordFields;
 use format::schema::{IndexDef, builtin};
+use format::{SpaceFormat, checksum};
 
 fn fixture(name: &str) -> (Vec<u8>, SpaceFormat) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/mysql-9.7").join(name);

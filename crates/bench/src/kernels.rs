@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crc::{CRC_32_ISCSI, CRC_32_ISO_HDLC, Crc, NoTable, Table};
 use crc_fast::CrcAlgorithm;
 use format::bytes::is_zero;
-use format::page::checksum::{self, PAGES_MAX};
+use format::checksum::{self, PAGES_MAX};
 use serde::Serialize;
 
 use super::counting;

@@ -4,11 +4,11 @@ use std::fmt;
 
 use thiserror::Error;
 
+use crate::checksum::Algorithm;
 use crate::codec::CodecError;
-use crate::page::checksum::Algorithm;
-use crate::page::index::rule::IndexFinding;
-use crate::page::zip::damage::ZipDamage;
+use crate::index_rule::IndexFinding;
 use crate::types::{PageId, PageNo, SpaceId};
+use crate::zip_damage::ZipDamage;
 
 /// Present in every used inode.
 pub const SEGMENT_MAGIC: u32 = 97_937_874;

@@ -1,7 +1,7 @@
 //! A table of fields for each structure. Dumps print it; tests compare it with the byte maps in `docs/`.
 
-use crate::page::{fil, fsp, index, inode, lob, xdes};
-use crate::record;
+use crate::page::{fsp, index, inode, lob, xdes};
+use crate::{fil, record};
 
 /// A field of a structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

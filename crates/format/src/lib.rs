@@ -16,10 +16,17 @@
 #![forbid(unsafe_code)]
 
 pub mod bytes;
+mod calendar;
 pub mod charset;
+pub mod checksum;
+pub mod cipher;
 pub mod codec;
 pub mod corruption;
+pub mod fil;
+mod fold;
+pub(crate) mod index_rule;
 pub mod keyring;
+pub mod kind;
 pub mod layout;
 pub mod page;
 pub mod pieces;
@@ -27,22 +34,23 @@ pub mod printable;
 pub mod record;
 mod rules;
 pub mod schema;
+pub mod show_create;
 pub mod types;
 pub mod value;
+pub mod zip_damage;
 
+pub use crate::checksum::Algorithm;
+pub use crate::fil::PageType;
+pub use crate::kind::{Encryption, Family, Scheme};
 pub use corruption::{ChecksumField, Corruption};
-pub use page::checksum::Algorithm;
-pub use page::fil::PageType;
 pub use page::fsp::SpaceHeader;
 pub use page::guess::Guess;
 pub use page::header::{HeaderFault, judge_header};
-pub use page::kind::{Encryption, Family, Scheme};
 pub use page::run::PageRun;
 pub use page::seal::{SealError, seal_page};
 pub use page::space_format::SpaceFormat;
 pub use page::verify::verify_page;
 pub use page::view::index_id;
 pub use page::xdes::{ExtentMap, ExtentState, page_in_use};
-pub use page::{NotTablespace, Verdict, Why};
-pub use page::{damage_inside, verify_inside};
+pub use page::{NotTablespace, Verdict, Why, damage_inside, verify_inside};
 pub use types::{Lsn, PageId, PageNo, PageSize, SpaceId};

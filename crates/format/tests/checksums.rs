@@ -4,8 +4,8 @@
 mod common;
 
 use common::{HERE, classic, full, hex, ok, pattern, put, put_u32, size, u32_at, unverifiable, zip};
+use innokit_format::checksum;
 use innokit_format::codec::{Context, Scratch};
-use innokit_format::page::checksum;
 use innokit_format::{Algorithm, Family, Lsn, Verdict, Why, seal_page, verify_inside, verify_page};
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 
 use common::{classic, full, zip};
 use innokit_format::bytes::is_zero;
-use innokit_format::page::checksum::{self, PAGES_MAX, innodb_new, innodb_new_many};
+use innokit_format::checksum::{self, PAGES_MAX, innodb_new, innodb_new_many};
 use innokit_format::{Algorithm, Family, Lsn, PageId, PageNo, PageRun, SpaceFormat, SpaceId, seal_page, verify_page};
 use proptest::prelude::*;
 

@@ -11,10 +11,10 @@ use innokit_format::record::Storage;
 use innokit_format::schema::collations::Collation;
 use innokit_format::schema::frm::{FrmError, from_frm};
 use innokit_format::schema::sdi::from_sdi;
-use innokit_format::schema::show_create::{create_table, missing};
 use innokit_format::schema::{
     ColumnDefault, FieldSource, Generated, GeometryKind, IndexKind, KeyOrder, SqlType, Visibility, builtin,
 };
+use innokit_format::show_create::{create_table, missing};
 
 /// MariaDB 10.11: `nopk(a int, b varchar(10), c char(4) not null)`, latin1; `*N` stands for N zero bytes.
 const FRM: &str = "fe010a0c120056000100e5010000100014*10 02080009000005*4 08*8 10000000ff8a010010*9 \

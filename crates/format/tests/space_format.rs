@@ -239,7 +239,7 @@ fn encrypted_and_compressed_pages_do_not_mislead_the_guess() {
     for page in bytes.chunks_exact_mut(16_384).skip(3) {
         put_u32(page, 0, 1);
         put_u32(page, 34, 0xC0DE_C0DE);
-        let crc = innokit_format::page::checksum::full_crc32(page);
+        let crc = innokit_format::checksum::full_crc32(page);
         put_u32(page, 16_380, crc);
     }
     let guess = SpaceFormat::guess(&bytes, None).expect("a guess");

@@ -7,7 +7,7 @@ use common::{
     HERE, INDEX, LSN, classic, corruption, full, ok, put, put_u32, reason, sealed, sealed_as, u32_at, unsealed,
     unverifiable, zip,
 };
-use innokit_format::page::checksum::{self, NO_CHECKSUM_MAGIC};
+use innokit_format::checksum::{self, NO_CHECKSUM_MAGIC};
 use innokit_format::{
     Algorithm, ChecksumField, Corruption, Encryption, Family, Lsn, PageId, PageNo, SpaceFormat, SpaceId, Verdict, Why,
     seal_page, verify_page,

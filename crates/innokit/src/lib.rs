@@ -23,6 +23,7 @@ mod monitor;
 mod named_file;
 mod notify;
 mod open_files;
+mod options;
 #[cfg_attr(not(feature = "bench"), allow(dead_code, reason = "only bench draws charts"))]
 mod picture;
 mod print;

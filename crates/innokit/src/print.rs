@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::{self, Write};
 
-use jobs::report::document::{Pending, Totals, Unit, UnitTotals};
+use jobs::report::document::{Totals, Unit, UnitTotals};
+use jobs::source::redo_log::Pending;
 use jobs::{BinlogPosition, Finding, FindingCode, Report, Severity};
 
 use crate::hurt_print;

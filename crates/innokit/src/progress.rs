@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use flow::{Counters, Counts};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::args::Progress;
+use crate::options::Progress;
 use crate::print::{grouped, human};
 use crate::terminal;
 use crate::watch::Screen;

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use jobs::table::{IndexReport, TableFinding, TreeKind};
+use jobs::report::table_finding::TableFinding;
+use jobs::table::{IndexReport, TreeKind};
 use jobs::{Severity, TableReport};
 
-use crate::count_summary;
-use crate::hurt_print;
 use crate::print::{Lines, Style, fold, grouped, human, lines_max, peak_memory, pending, result};
 use crate::terminal::{Paint, shown};
+use crate::{count_summary, hurt_print};
 
 /// Findings; every index if `verbose`; the summary unless `quiet`.
 pub fn check(report: &TableReport, style: Style, out: &mut impl Paint) -> io::Result<()> {

@@ -4,7 +4,8 @@ use std::error::Error;
 use std::io::{self, BufWriter, Write};
 use std::time::SystemTime;
 
-use format::schema::show_create::{comment, quoted_name};
+use format::schema::quoted::quoted_name;
+use format::show_create::comment;
 use jobs::schema::{SchemaOptions, SchemaReport, TableTriggers, schema, triggers};
 
 use crate::args::SchemaArgs;

@@ -24,7 +24,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use jobs::OutsidePlace;
 use jobs::source::remote::is_url;
 
-use crate::args::{BackupCommand, Command, RecoverArgs, RedoCommand, RestoreArgs, TableCommand, key_paths};
+use crate::args::{BackupCommand, Command, RecoverArgs, RedoCommand, RestoreArgs, TableCommand};
+use crate::options::key_paths;
 
 /// Whether this process runs nothing but innokit.
 static IS_PROGRAM: AtomicBool = AtomicBool::new(false);

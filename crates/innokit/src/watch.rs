@@ -23,7 +23,7 @@ const SHOWN_MAX: usize = 20;
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Line<'f> {
     Finding { finding: &'f jobs::Finding },
-    TableFinding { finding: &'f jobs::table::TableFinding },
+    TableFinding { finding: &'f jobs::report::table_finding::TableFinding },
 }
 
 /// The bar that findings are shown above, once there is one.

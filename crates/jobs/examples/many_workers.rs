@@ -13,10 +13,11 @@ use flow::queue::sim::{Pace, SimDevice, SimOptions};
 use flow::{Counters, Gather, GatherPlan, IoMode, ReadAhead, ReadOptions, run_workers};
 use format::page::index::IndexPage;
 use format::schema::IndexDef;
+use innokit_jobs::source::tablespace::{Opener, Tablespace};
 use innokit_jobs::table::one::{NamedTree, One};
 use innokit_jobs::tree::walk::crew::{Crew, SweepSubject};
 use innokit_jobs::tree::walk::{Depth, Receivers, Tools};
-use innokit_jobs::tree::{Leaves, Opener, Tablespace, Walk};
+use innokit_jobs::tree::{Leaves, Walk};
 
 /// Memory of all workers' look-ahead, and for the state of unread leaves, as in `table check`.
 const AHEAD: u64 = 32 << 20;

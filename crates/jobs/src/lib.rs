@@ -43,6 +43,7 @@ pub mod archive;
 pub mod backup;
 mod bounded;
 pub mod check;
+pub(crate) mod definitions;
 pub mod info;
 pub mod innochecksum;
 pub mod manifest;
@@ -70,6 +71,7 @@ mod finding_code;
 mod replica;
 mod unlogged;
 
+pub use crate::source::severity::Severity;
 #[cfg(fuzzing)]
 pub use archive::fuzzed_mark;
 pub use archive::{
@@ -90,7 +92,7 @@ pub use recover::fuzzed_outside;
 pub use recover::{Increment, OutsidePlace, ReachedMoment, RecoverError, RecoverOptions, Recovered, Waiting, recover};
 pub use redo_info::report::{RedoInfo, RedoState};
 pub use redo_info::{RedoInfoOptions, redo_info};
-pub use report::document::{Counts, FileReport, Finding, Report, Severity};
+pub use report::document::{Counts, FileReport, Finding, Report};
 pub use restore::{FileOwner, RestoreError, RestoreOptions, Restored, restore};
 pub use server::{
     BackupMoment, BackupServer, BackupStage, BinlogEvent, BinlogPosition, InstanceState, LogServer, ServerError,

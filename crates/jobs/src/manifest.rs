@@ -6,16 +6,15 @@ use std::{fs, io};
 
 use flow::append::write_whole;
 use format::Lsn;
+use format::checksum::crc32c;
 use format::codec::CipherMode;
-use format::page::checksum::crc32c;
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
-use crate::bounded;
 use crate::door::{SetName, is_own};
 use crate::server::BinlogPosition;
 use crate::source::backup::MANIFEST_MAX;
 use crate::source::read_small;
+use crate::{Error, bounded};
 
 pub(crate) use crate::source::backup::{MANIFEST, SIGNATURE};
 

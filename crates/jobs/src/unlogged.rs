@@ -19,10 +19,10 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
-use format::page::fil::PAGE_INDEX_ID;
+use format::fil::PAGE_INDEX_ID;
 use format::{Lsn, PageId, SpaceId};
-use redo::mysql::change::{Change as MySqlChange, ZipWrite};
 use redo::mysql::undo_number;
+use redo::record::mysql::change::{Change as MySqlChange, ZipWrite};
 use redo::record::{Change, FileRecord, Mtr, RedoRecord};
 
 /// The mark of a segment's inode in use, and where it is in there. The slots for single pages follow.

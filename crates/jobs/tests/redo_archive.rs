@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use fake_log::{BLOCK, FIRST, FakeServer, record};
 use format::Lsn;
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 use innokit_jobs::{
     ArchiveError, ArchiveEvent, ArchiveOptions, ArchiveUntil, BinlogPosition, LogServer, ServerError, archive,
     archive_beside, verify_archive,

@@ -11,10 +11,11 @@ use std::time::Duration;
 use flow::{Counters, Gather, GatherPlan, ReadAhead, ReadOptions, run_workers};
 use format::page::index::IndexPage;
 use format::schema::{IndexDef, KeyOrder};
+use innokit_jobs::source::tablespace::{Opener, Tablespace};
 use innokit_jobs::table::one::{NamedTree, One};
 use innokit_jobs::tree::walk::crew::{Crew, SweepSubject};
 use innokit_jobs::tree::walk::{Depth, Receivers, Tools};
-use innokit_jobs::tree::{Leaves, Opener, Tablespace, TreeReport, Walk};
+use innokit_jobs::tree::{Leaves, TreeReport, Walk};
 
 /// The table whose leaves are scattered over its file.
 fn scattered(dir: &Path) -> PathBuf {

@@ -1,7 +1,7 @@
 #![doc = include_str!("../docs/log-block.md")]
 
 use format::bytes::be;
-use format::page::checksum::{NO_CHECKSUM_MAGIC, crc32c};
+use format::checksum::{NO_CHECKSUM_MAGIC, crc32c};
 use format::types::Lsn;
 
 /// Blocks in an epoch.

@@ -11,7 +11,7 @@ use crate::mariadb::{
     LOG_HEADER_KEY, LOG_HEADER_START_LSN, LogFile, START_OFFSET,
 };
 use format::bytes::be;
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 use format::types::{Lsn, SpaceId};
 
 /// Bytes of a checkpoint slot.

@@ -138,7 +138,7 @@ fn unknown_format(format: u32) -> String {
 fn check_crc(bytes: &[u8], at: usize) -> Result<(), RedoError> {
     let short = RedoError::TooShort { len: bytes.len() as u64, needed: at as u64 + 4 };
     let stored = be::u32_at(bytes, at).ok_or(short)?;
-    let computed = bytes.get(..at).map(format::page::checksum::crc32c).ok_or(short)?;
+    let computed = bytes.get(..at).map(format::checksum::crc32c).ok_or(short)?;
     if stored == computed { Ok(()) } else { Err(RedoError::HeaderChecksum { stored, computed }) }
 }
 

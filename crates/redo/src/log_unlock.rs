@@ -7,8 +7,8 @@ use crate::mtr_reader::MtrReader;
 use crate::plain_block::plain_block;
 use crate::record::{FileRecord, RedoRecord};
 use format::bytes::be;
+use format::cipher::BLOCK;
 use format::codec::CipherMode;
-use format::codec::cipher::BLOCK;
 use format::keyring::KeyStore;
 use format::types::Lsn;
 

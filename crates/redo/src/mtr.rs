@@ -4,7 +4,7 @@
 use crc_fast::{CrcAlgorithm, Digest};
 
 use format::bytes::be;
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 
 /// The largest mini-transaction; anything longer means the end of the log.
 pub(crate) const MTR_SIZE_MAX: usize = 1 << 20;

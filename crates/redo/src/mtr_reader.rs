@@ -19,7 +19,7 @@ use crate::mariadb::{Format, LogFile, StreamEncryption};
 use crate::mtr::{self, MTR_SIZE_MAX, Parsed};
 use crate::record::{Grammar, Mtr, frame};
 use format::bytes::be;
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 use format::pieces::{gather, take};
 use format::types::Lsn;
 

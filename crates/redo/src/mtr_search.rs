@@ -336,7 +336,7 @@ mod tests {
 
     use super::{ALL_ONES, Resumption, Search, ZEROS, before_byte, resumption, times_byte};
     use crate::mtr::{self, Parsed};
-    use format::page::checksum::crc32c;
+    use format::checksum::crc32c;
 
     /// The same search, by parsing at each place.
     fn at_each_place(bytes: &[u8], from: usize, nonce: usize, sequence_bit: impl Fn(usize) -> u8) -> Search {

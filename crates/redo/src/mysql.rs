@@ -1,16 +1,13 @@
 #![doc = include_str!("../docs/redo-mysql.md")]
 
-pub mod change;
 pub mod close;
 pub mod copy;
-mod cursor;
 pub mod follow;
-pub mod index_info;
 pub mod mtr_reader;
-pub mod record;
 pub mod segment;
 
 use crate::block::{self, LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, block_start};
+use crate::record::mysql_reader;
 use crate::{LogState, RedoError, check_crc};
 use format::bytes::be;
 use format::codec::{EncryptionInfo, UnlockError};
@@ -304,7 +301,7 @@ pub fn state(checkpoint: &CheckpointPlace, blocks: &[u8]) -> Result<LogState, Re
 /// Whether all records are table notes, each a mini-transaction of its own.
 fn has_only_notes(mut payload: &[u8]) -> bool {
     while let Some(first) = payload.first() {
-        let len = record::parse(payload).map_or(0, |(_, len)| len);
+        let len = mysql_reader::parse(payload).map_or(0, |(_, len)| len);
         if *first != close::SINGLE_TABLE_DYNAMIC_META || len == 0 {
             return false;
         }

@@ -4,7 +4,7 @@ use crate::block::{LOG_BLOCK_CHECKSUM, LOG_BLOCK_SIZE, block_start};
 use crate::check_crc;
 use crate::log_key::LogKey;
 use format::bytes::be;
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 use format::types::Lsn;
 
 /// Decrypts a log block, if it is encrypted, into the form that [`LogBlock::parse`](crate::block::LogBlock::parse) reads. `lsn` may be that

@@ -30,7 +30,7 @@ use crate::mariadb::{
 };
 use crate::{RedoError, check_crc};
 use format::bytes::be;
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 use format::types::Lsn;
 
 /// Bytes of an end record.

@@ -13,8 +13,8 @@ use crate::block::{
 };
 use crate::log_key::LogKey;
 use format::bytes::{be, is_zero};
+use format::checksum::{NO_CHECKSUM_MAGIC, crc32c};
 use format::codec::TablespaceKey;
-use format::page::checksum::{NO_CHECKSUM_MAGIC, crc32c};
 use format::pieces::{gather, take};
 use format::types::Lsn;
 

@@ -2,7 +2,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests fail where they must")]
 
 use format::Lsn;
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 use innokit_redo::follow::Walk;
 use innokit_redo::mariadb::{Checkpoint, Format, LogFile, START_OFFSET};
 use innokit_redo::segment::SegmentHeader;

@@ -16,9 +16,9 @@ mod damaged;
 use innokit_format::page::seal::seal_mysql;
 use innokit_format::{Family, Lsn, PageId, PageSize, Scheme, SpaceFormat, SpaceId};
 use innokit_redo::apply::{ApplyError, Outcome, Replay};
-use innokit_redo::mysql::change::Change as MySqlChange;
 use innokit_redo::mysql::mtr_reader::advance;
 use innokit_redo::mysql::undo_number;
+use innokit_redo::record::mysql::change::Change as MySqlChange;
 use innokit_redo::record::{Change, FileRecord, Grammar, Mtr, RecordFault, RedoRecord, TableState};
 use proptest::prelude::*;
 

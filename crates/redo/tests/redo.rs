@@ -7,8 +7,8 @@ extern crate format as innokit_format; // what the shared helpers of tests call 
 mod common;
 
 use common::{hex, put, put_u32, u32_at};
+use format::checksum::crc32c;
 use innokit_format::Lsn;
-use innokit_format::page::checksum::crc32c;
 use innokit_redo::block::{LogBlock, block_number};
 use innokit_redo::close_blocks::{clean_slot, last_block, restarted_blocks};
 use innokit_redo::{LogState, LogVendor, RedoError, identify, mariadb, mysql};

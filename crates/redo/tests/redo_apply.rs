@@ -13,7 +13,7 @@ extern crate format as innokit_format; // what the shared helpers of tests call 
 mod common;
 
 use common::{HERE, full, hex, put, u32_at, zip};
-use innokit_format::page::checksum::crc32c;
+use format::checksum::crc32c;
 use innokit_format::page::seal::seal_recovered;
 use innokit_format::{Family, Lsn, PageId, SealError, SpaceFormat, Verdict, verify_page};
 use innokit_redo::apply::{ApplyError, Outcome, Replay, apply};

@@ -4,14 +4,13 @@
 
 extern crate format as innokit_format; // what the shared helpers of tests call it
 
+use format::checksum::crc32c;
 use innokit_format::Lsn;
-use innokit_format::page::checksum::crc32c;
-use innokit_redo::mariadb;
 use innokit_redo::mysql::LogFile;
 use innokit_redo::verify_blocks::{BlockDamage, BlockEnd, BlockScheme, BlockSummary, BlockVerifier, Misfit};
 use innokit_redo::verify_mariadb::{self, StreamDamage, StreamEnd, StreamSummary, Verifier};
 use innokit_redo::verify_mysql::{self, Breach};
-use innokit_redo::{LogState, RedoError};
+use innokit_redo::{LogState, RedoError, mariadb};
 use proptest::prelude::*;
 
 const BLOCK: usize = 512;

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
-use format::page::fil::{FIL_PAGE_NEXT, FIL_PAGE_PREV, PageType};
+use format::fil::{FIL_PAGE_NEXT, FIL_PAGE_PREV, PageType};
 use format::page::fsp::{
     FSP_FRAG_N_USED, FSP_FREE, FSP_FREE_FRAG, FSP_FREE_LIMIT, FSP_FULL_FRAG, FSP_SEG_ID, FSP_SEG_INODES_FREE,
     FSP_SEG_INODES_FULL, FSP_SIZE, FSP_SPACE_FLAGS, FSP_SPACE_ID, XDES_ARR_OFFSET, xdes_array_end, xdes_size,

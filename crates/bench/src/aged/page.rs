@@ -1,6 +1,6 @@
 //! Pages of a tablespace, field by field. Byte maps: `format::page`.
 
-use format::page::fil::{FIL_PAGE_NEXT, FIL_PAGE_OFFSET, FIL_PAGE_PREV, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE, PageType};
+use format::fil::{FIL_PAGE_NEXT, FIL_PAGE_OFFSET, FIL_PAGE_PREV, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE, PageType};
 use format::page::index::{
     N_HEAP_COMPACT, PAGE_BTR_SEG_LEAF, PAGE_BTR_SEG_TOP, PAGE_DIRECTION, PAGE_HEAP_TOP, PAGE_INDEX_ID, PAGE_LEVEL,
     PAGE_N_DIR_SLOTS, PAGE_N_HEAP, PAGE_N_RECS,

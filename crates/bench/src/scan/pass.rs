@@ -16,8 +16,9 @@ use super::super::pattern::Way;
 use super::Policy;
 use super::server::{Device, Rules, Server};
 use jobs::Error;
+use jobs::source::tablespace::Tablespace;
 use jobs::tree::walk::{Depth, Tools};
-use jobs::tree::{Root, SpaceMap, Tablespace, TreeCounts, Walk};
+use jobs::tree::{Root, SpaceMap, TreeCounts, Walk};
 
 /// Requests in flight, as in `table check`.
 pub(super) const DEPTH: u32 = 32;

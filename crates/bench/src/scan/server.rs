@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use flow::queue::{Completion, OpenQueue, Operation, Queue, Request};
 use flow::{Buffer, BufferPool, Counts, FileHandle, FileId, FileSet};
 use format::bytes::be;
-use format::page::fil::{FIL_PAGE_NEXT, FIL_PAGE_PREV};
+use format::fil::{FIL_PAGE_NEXT, FIL_PAGE_PREV};
 
 use super::pool::Pool;
 

@@ -8,6 +8,9 @@
 //! unchanged, even if a client stored bytes that are not valid UTF-8.
 
 mod tables;
+mod width;
+
+pub use width::character_bytes;
 
 use encoding_rs::Encoding;
 
@@ -57,7 +60,7 @@ impl Charset {
     /// The charset of a collation. Numbers that no server uses count as latin1.
     #[must_use]
     pub const fn of(collation: u16) -> Self {
-        match super::schema::charset::character_bytes(collation) {
+        match character_bytes(collation) {
             (1, 1) => Self::single(collation),
             (1, 3 | 4) => match collation {
                 97 | 98 | 1121 | 1122 => Self::Multi(Multi::EucJpMs),

@@ -31,8 +31,8 @@ use super::deflate::Deflater;
 use super::error::CodecError;
 use super::inflate::{Compression, Inflater};
 use crate::bytes::be;
-use crate::page::checksum::{self, NO_CHECKSUM_MAGIC};
-use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_SPACE_OR_CHKSUM, FIL_PAGE_TYPE};
+use crate::checksum::{self, NO_CHECKSUM_MAGIC};
+use crate::fil::{FIL_PAGE_DATA, FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_SPACE_OR_CHKSUM, FIL_PAGE_TYPE};
 
 /// A page of the older layout, compressed.
 pub const FIL_PAGE_PAGE_COMPRESSED: u16 = 34354;

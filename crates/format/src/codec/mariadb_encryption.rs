@@ -31,7 +31,6 @@ use aes::cipher::KeyInit;
 use aes::{Aes128Dec, Aes128Enc};
 use zeroize::Zeroizing;
 
-use super::cipher::{BLOCK, CipherMode, cbc_decrypt, cbc_encrypt, ctr_apply, encrypt_block, encrypt_block_with};
 use super::error::{CodecError, UnlockError};
 use super::inflate::{Compression, Inflater};
 use super::mariadb_compression::{
@@ -41,12 +40,13 @@ use super::mariadb_compression::{
 use super::opened::{MariaDbLayout, Opened, Steps};
 use super::scratch::{Scratch, copy_into, front};
 use crate::bytes::be;
-use crate::keyring::KeyStore;
-use crate::page::checksum;
-use crate::page::fil::{
+use crate::checksum;
+use crate::cipher::{BLOCK, CipherMode, cbc_decrypt, cbc_encrypt, ctr_apply, encrypt_block, encrypt_block_with};
+use crate::fil::{
     FIL_PAGE_DATA, FIL_PAGE_DATA_END, FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE,
 };
-use crate::page::kind::Scheme;
+use crate::keyring::KeyStore;
+use crate::kind::Scheme;
 use crate::types::{PageId, SpaceId};
 
 /// Distance of the crypt data from the end of page 0's extent descriptors, bytes.

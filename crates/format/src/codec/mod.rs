@@ -18,7 +18,6 @@
 //! µs). Inflating, not decrypting, decides how many cores keep up with a disk. Measured, µs per page of text-like rows (x86-64 with
 //! AES-NI): AES-256-CBC 3.5, AES-128-CBC 2.4, AES-128-CTR 3.2, zlib 36, lz4 6, lzo 21, snappy 17, lzma 380, bzip2 610.
 
-pub mod cipher;
 mod deflate;
 mod error;
 mod inflate;
@@ -31,10 +30,10 @@ mod scratch;
 mod transfer_key;
 
 use crate::bytes::be;
-use crate::page::checksum::NO_CHECKSUM_MAGIC;
+use crate::checksum::NO_CHECKSUM_MAGIC;
 use crate::types::{PageId, PageSize};
 
-pub use cipher::CipherMode;
+pub use crate::cipher::CipherMode;
 pub use deflate::Deflater;
 pub use error::{CodecError, ErrorKind, UnlockError};
 pub use inflate::{Compression, Inflater};

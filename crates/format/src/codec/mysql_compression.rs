@@ -24,7 +24,7 @@
 use super::error::CodecError;
 use super::inflate::{Compression, Inflater};
 use crate::bytes::be;
-use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_TYPE};
+use crate::fil::{FIL_PAGE_DATA, FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_TYPE};
 
 /// Type of a compressed page.
 pub const FIL_PAGE_COMPRESSED: u16 = 14;

@@ -37,15 +37,15 @@ use aes::cipher::KeyInit;
 use aes::{Aes256Dec, Aes256Enc};
 use zeroize::Zeroizing;
 
-use super::cipher::{BLOCK, cbc_decrypt, cbc_encrypt, ecb_decrypt};
 use super::error::{CodecError, UnlockError};
 use super::mysql_compression::{self, CompressionHeader, FIL_PAGE_COMPRESSED, FIL_PAGE_ORIGINAL_TYPE_V1};
 use super::opened::{Opened, Steps};
 use super::scratch::{Scratch, copy_into, front};
 use crate::bytes::{be, is_zero};
+use crate::checksum::crc32c;
+use crate::cipher::{BLOCK, cbc_decrypt, cbc_encrypt, ecb_decrypt};
+use crate::fil::{FIL_PAGE_DATA, FIL_PAGE_TYPE};
 use crate::keyring::{KeyStore, Secret};
-use crate::page::checksum::crc32c;
-use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_TYPE};
 
 /// Type of an encrypted page.
 pub const FIL_PAGE_ENCRYPTED: u16 = 15;

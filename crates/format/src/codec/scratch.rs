@@ -1,8 +1,8 @@
 //! Memory for opening pages.
 
-use super::cipher::CipherMode;
 use super::error::CodecError;
 use super::inflate::Inflater;
+use crate::cipher::CipherMode;
 use crate::types::PageSize;
 
 /// Buffers and decoders for opening pages: created once per worker, used for all its pages.

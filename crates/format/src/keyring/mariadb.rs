@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 
 use super::error::KeyringError;
 use super::secret::{Secret, unhex};
-use crate::codec::cipher::{BLOCK, cbc_decrypt};
+use crate::cipher::{BLOCK, cbc_decrypt};
 
 /// The only version that `file_key_management` knows.
 pub(super) const VERSION: u32 = 1;

@@ -1,10 +1,10 @@
 //! Formats with a checksum at byte 0: ordinary pages of MySQL and of older MariaDB tablespaces, and zip pages of both.
 
 use crate::bytes::be;
+use crate::checksum::{self, Algorithm, NO_CHECKSUM_MAGIC};
 use crate::corruption::{ChecksumField, Corruption};
-use crate::page::checksum::{self, Algorithm, NO_CHECKSUM_MAGIC};
-use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_LSN, FIL_PAGE_TYPE, PageType};
-use crate::page::kind::{Encryption, Family};
+use crate::fil::{FIL_PAGE_DATA, FIL_PAGE_LSN, FIL_PAGE_TYPE, PageType};
+use crate::kind::{Encryption, Family};
 use crate::page::space_format::SpaceFormat;
 use crate::page::verdict::{InnodbNew, Verdict, Why, differing_halves, mismatch, zero_verdict};
 use crate::types::PageNo;

@@ -1,9 +1,10 @@
 //! The verdict on a page's bytes alone, wherever the page is stored.
 
-use crate::page::kind::Scheme;
+use crate::checksum;
+use crate::kind::Scheme;
 use crate::page::space_format::SpaceFormat;
 use crate::page::verdict::{InnodbNew, Verdict};
-use crate::page::{checksum, classic, full_crc32};
+use crate::page::{classic, full_crc32};
 use crate::types::PageNo;
 
 /// The verdict on the bytes alone, wherever the page is stored.

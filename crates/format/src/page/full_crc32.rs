@@ -1,9 +1,9 @@
 //! MariaDB's full_crc32 pages: one CRC over the whole page, ciphertext and compressed data included.
 
 use crate::bytes::{be, is_zero};
+use crate::checksum::{self, Algorithm};
 use crate::corruption::{ChecksumField, Corruption};
-use crate::page::checksum::{self, Algorithm};
-use crate::page::fil::FIL_PAGE_TYPE;
+use crate::fil::FIL_PAGE_TYPE;
 use crate::page::verdict::{Verdict, differing_halves};
 
 /// In the type field of page_compressed pages; the other bits give the size in units of 256 bytes.

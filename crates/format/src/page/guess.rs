@@ -1,11 +1,11 @@
 //! Recognises a file without the help of page 0: damaged headers, and later files of the system tablespace.
 
 use crate::bytes::be;
-use crate::page::checksum::{self, Algorithm};
+use crate::checksum::{self, Algorithm};
+use crate::fil::{FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE, PageType};
+use crate::kind::{Family, Scheme};
 use crate::page::content::content;
-use crate::page::fil::{FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE, PageType};
 use crate::page::full_crc32;
-use crate::page::kind::{Family, Scheme};
 use crate::page::space_format::SpaceFormat;
 use crate::page::verdict::Verdict;
 use crate::types::{PageNo, PageSize, SpaceId};

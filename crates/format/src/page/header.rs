@@ -8,10 +8,10 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::bytes::be;
-use crate::page::fil::{self, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE, PageType};
+use crate::fil::{self, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE, PageType};
+use crate::kind::{Family, Scheme};
 use crate::page::fsp::{FSP_SPACE_FLAGS, FSP_SPACE_ID, xdes_array_end};
 use crate::page::index::IndexPage;
-use crate::page::kind::{Family, Scheme};
 use crate::page::sdi::{self, SDI_FLAG, SdiKind, SdiRecord};
 use crate::page::space_format::SpaceFormat;
 use crate::page::view;

@@ -2,7 +2,7 @@
 
 use crate::bytes::be;
 use crate::corruption::{Corruption, SEGMENT_MAGIC};
-use crate::page::fil::{self, FIL_PAGE_DATA, PageType};
+use crate::fil::{self, FIL_PAGE_DATA, PageType};
 use crate::page::fsp::{LIST_NODE_SIZE, ListBase};
 use crate::page::space_format::SpaceFormat;
 use crate::types::{PageNo, PageSize};

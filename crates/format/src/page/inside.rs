@@ -4,8 +4,8 @@
 use crate::bytes::be;
 use crate::codec::{self, CodecError, Context, ErrorKind, Scratch};
 use crate::corruption::Corruption;
-use crate::page::fil::{FIL_PAGE_LSN, FIL_PAGE_SPACE_ID};
-use crate::page::kind::{Encryption, Family, Scheme};
+use crate::fil::{FIL_PAGE_LSN, FIL_PAGE_SPACE_ID};
+use crate::kind::{Encryption, Family, Scheme};
 use crate::page::space_format::SpaceFormat;
 use crate::page::verdict::{Verdict, Why};
 use crate::page::verify::verify_page;

@@ -1,11 +1,8 @@
 //! Pages: header and trailer, checksums, and the structures that say which pages are in use.
 
-pub mod checksum;
 mod classic;
 mod content;
 pub mod doublewrite;
-pub mod fil;
-mod fold;
 pub mod fsp;
 mod full_crc32;
 pub mod guess;
@@ -13,7 +10,7 @@ pub mod header;
 pub mod index;
 pub mod inode;
 mod inside;
-pub mod kind;
+pub mod instant;
 pub mod lob;
 mod recognise;
 pub mod rollback;

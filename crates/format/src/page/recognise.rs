@@ -4,10 +4,10 @@ use thiserror::Error;
 
 use crate::bytes::{be, is_zero};
 use crate::codec::mariadb_encryption::{CRYPT_DATA_AFTER_XDES, CRYPT_MAGIC};
-use crate::page::fil::{FIL_PAGE_NEXT, FIL_PAGE_OFFSET, FIL_PAGE_PREV, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE, PageType};
+use crate::fil::{FIL_PAGE_NEXT, FIL_PAGE_OFFSET, FIL_PAGE_PREV, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE, PageType};
+use crate::kind::{Encryption, Family, Scheme};
 use crate::page::fsp::{self, FSP_SPACE_FLAGS, FSP_SPACE_ID};
 use crate::page::guess;
-use crate::page::kind::{Encryption, Family, Scheme};
 use crate::page::space_format::{SpaceFormat, default_doublewrite};
 use crate::types::{PageSize, SpaceId};
 

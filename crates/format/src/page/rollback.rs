@@ -6,7 +6,7 @@
 /// This page names rollback segments too.
 pub use super::doublewrite::TRX_SYS_PAGE_NO;
 use crate::bytes::be;
-use crate::page::fil::{self, FIL_PAGE_DATA, PageType};
+use crate::fil::{self, FIL_PAGE_DATA, PageType};
 use crate::types::{PageNo, PageSize, SpaceId};
 
 /// The page of MySQL 8's undo tablespaces that names their rollback segments.

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use crate::page::fold::{PAGES_MAX, innodb_new_many};
+use crate::fold::{PAGES_MAX, innodb_new_many};
 use crate::page::space_format::SpaceFormat;
 use crate::page::verdict::Verdict;
 use crate::page::verify;

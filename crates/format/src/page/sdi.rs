@@ -9,8 +9,8 @@ use flate2::{Decompress, FlushDecompress, Status};
 use thiserror::Error;
 
 use crate::bytes::be;
+use crate::kind::Family;
 use crate::page::fsp;
-use crate::page::kind::Family;
 use crate::page::space_format::SpaceFormat;
 use crate::record::{Record, RecordFields};
 use crate::schema::builtin::SDI_DATA_FIELD;

@@ -3,12 +3,14 @@
 use thiserror::Error;
 
 use crate::bytes::be;
-use crate::codec::{CipherMode, Compression, Deflater, SpaceKeys, TablespaceKey};
-use crate::codec::{mariadb_compression, mariadb_encryption, mysql_encryption};
-use crate::page::checksum::{self, Algorithm, NO_CHECKSUM_MAGIC};
+use crate::checksum::{self, Algorithm, NO_CHECKSUM_MAGIC};
+use crate::codec::{
+    CipherMode, Compression, Deflater, SpaceKeys, TablespaceKey, mariadb_compression, mariadb_encryption,
+    mysql_encryption,
+};
+use crate::fil::{FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_LSN, FIL_PAGE_SPACE_OR_CHKSUM, FIL_PAGE_TYPE, PageType};
+use crate::kind::Scheme;
 use crate::page::doublewrite::TRX_SYS_PAGE_NO;
-use crate::page::fil::{FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_LSN, FIL_PAGE_SPACE_OR_CHKSUM, FIL_PAGE_TYPE, PageType};
-use crate::page::kind::Scheme;
 use crate::page::space_format::SpaceFormat;
 use crate::types::{Lsn, PageId, SpaceId};
 

@@ -4,9 +4,9 @@
 //! family are tried. A slot without a sound page is no loss of data.
 
 use crate::bytes::{be, is_zero};
-use crate::page::checksum;
+use crate::checksum;
+use crate::kind::{Family, Scheme};
 use crate::page::content::content;
-use crate::page::kind::{Family, Scheme};
 use crate::page::space_format::SpaceFormat;
 use crate::page::verdict::{Verdict, Why};
 use crate::types::{PageNo, PageSize};

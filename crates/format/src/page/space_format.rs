@@ -1,7 +1,7 @@
 //! The format of a tablespace's pages. [`SpaceFormat::from_page0`] decides it once from page 0; all other code passes it along.
 
+use crate::kind::{Encryption, Family, Scheme};
 use crate::page::doublewrite::DoublewriteArea;
-use crate::page::kind::{Encryption, Family, Scheme};
 use crate::types::{PageId, PageSize, SpaceId};
 
 /// The facts about a tablespace that are needed to judge its pages. Small and `Copy`.

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use crate::bytes::{be, is_zero};
+use crate::checksum::Algorithm;
 use crate::corruption::{ChecksumField, Corruption};
-use crate::page::checksum::Algorithm;
-use crate::page::fil::FIL_PAGE_LSN;
+use crate::fil::FIL_PAGE_LSN;
 
 /// The result of verifying a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// Computes the page's [`innodb_new`](crate::page::checksum::innodb_new) on demand: seldom needed, and slow.
+/// Computes the page's [`innodb_new`](crate::checksum::innodb_new) on demand: seldom needed, and slow.
 pub(crate) type InnodbNew<'a> = dyn Fn() -> u32 + 'a;
 
 /// The LSN halves in header and trailer (`trailer_offset`), if they differ.

@@ -7,11 +7,11 @@
 //! Everything else takes the cold path, which tries all that a server may have written.
 
 use crate::bytes::{be, is_zero};
+use crate::checksum::{self, Algorithm};
 use crate::corruption::Corruption;
-use crate::page::checksum::{self, Algorithm};
+use crate::fil::{FIL_PAGE_LSN, FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE, PageType};
+use crate::kind::{Family, Scheme};
 use crate::page::content::content_with;
-use crate::page::fil::{FIL_PAGE_LSN, FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE, PageType};
-use crate::page::kind::{Family, Scheme};
 use crate::page::space_format::SpaceFormat;
 use crate::page::verdict::{InnodbNew, Verdict, Why};
 use crate::page::{classic, full_crc32, slot};

@@ -1,9 +1,9 @@
 //! What a page says about itself, as far as its tablespace format allows: its type, whether its body is plain, its index.
 
 use crate::bytes::be;
-use crate::page::fil::{FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_TYPE, PAGE_INDEX_ID, PageType};
+use crate::fil::{FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_TYPE, PAGE_INDEX_ID, PageType};
+use crate::kind::{Encryption, Family, Scheme};
 use crate::page::full_crc32;
-use crate::page::kind::{Encryption, Family, Scheme};
 use crate::page::space_format::SpaceFormat;
 
 /// The type as stored. Page_compressed pages of full_crc32 tablespaces store their size in this field; for them, the type that other

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use crate::bytes::{be, le};
 use crate::corruption::Corruption;
-use crate::page::fil::{self, PageType};
+use crate::fil::{self, PageType};
 use crate::page::fsp::{FileAddress, ListNode, SpaceHeader, XDES_ARR_OFFSET, xdes_size};
 use crate::page::space_format::SpaceFormat;
 use crate::types::PageNo;

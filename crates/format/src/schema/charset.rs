@@ -3,32 +3,10 @@
 //! Facts: the collations of MySQL 9.7 and MariaDB 10.11, which agree on every number.
 
 use super::order::KeyOrder;
+pub use crate::charset::character_bytes;
 
 /// The collation of non-text values.
 pub const BINARY: u16 = 63;
-
-/// Fewest and most bytes of a character of the collation's charset.
-#[must_use]
-pub const fn character_bytes(collation: u16) -> (u8, u8) {
-    match collation {
-        1 | 84 | 1025 | 1108 // big5
-        | 95..=96 | 1119..=1120 // cp932
-        | 19 | 85 | 1043 | 1109 // euckr
-        | 24 | 86 | 1048 | 1110 // gb2312
-        | 28 | 87 | 1052 | 1111 // gbk
-        | 13 | 88 | 1037 | 1112 => (1, 2), // sjis
-        97..=98 | 1121..=1122 // eucjpms
-        | 12 | 91 | 1036 | 1115 // ujis
-        | 33 | 76 | 83 | 192..=223 | 576..=578 | 1057 | 1107 | 1216..=1238 | 2048..=2247 => (1, 3), // utf8mb3
-        45..=46 | 224..=247 | 255..=323 | 608..=610 | 1069..=1070 | 1248..=1270 | 2304..=2503 // utf8mb4
-        | 248..=250 => (1, 4), // gb18030
-        35 | 90 | 128..=159 | 640..=642 | 1059 | 1114 | 1152..=1174 | 2560..=2759 => (2, 2), // ucs2
-        54..=55 | 101..=124 | 672..=674 | 1078..=1079 | 1125..=1147 | 2816..=3015 // utf16
-        | 56 | 62 | 1080 | 1086 => (2, 4), // utf16le
-        60..=61 | 160..=183 | 736..=738 | 1084..=1085 | 1184..=1206 | 3072..=3271 => (4, 4), // utf32
-        _ => (1, 1),
-    }
-}
 
 /// Length in bytes of a value's first `count` characters, or of the whole value if it has fewer. `None` for charsets with characters of
 /// several lengths, except UTF-8 and UTF-16. An invalid character counts as one of the shortest.

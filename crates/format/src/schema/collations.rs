@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use crate::page::kind::Family;
+use crate::kind::Family;
 
 /// Number, name, and a star if MySQL uses the collation as its charset's default.
 const NAMES: &str = include_str!("collations.txt");

@@ -6,7 +6,7 @@
 use super::IndexRoot;
 use super::declared::Rule;
 use crate::bytes::be;
-use crate::page::fil::FIL_PAGE_DATA;
+use crate::fil::FIL_PAGE_DATA;
 use crate::record::{Record, RecordFields};
 use crate::types::{PageNo, SpaceId};
 

@@ -21,7 +21,7 @@ use self::key::{
 use self::reader::{OPTION_PACK_RECORD, Reader};
 use super::fields::{self, FieldPart, IndexParts};
 use super::{ColumnDef, SqlType, TableDef, Visibility};
-use crate::page::kind::Family;
+use crate::kind::Family;
 use crate::record::{Instant, RecordStyle};
 
 /// The hidden column with document ids, in tables with full-text indexes.

@@ -21,14 +21,13 @@ pub mod entry;
 mod fields;
 pub mod filename;
 pub mod frm;
-pub mod instant;
 mod order;
+pub mod quoted;
 pub mod sdi;
-pub mod show_create;
 pub mod sql;
 pub mod types;
 
-use crate::page::kind::Family;
+use crate::kind::Family;
 use crate::record::{Instant, Layout, RecordStyle};
 use crate::types::{PageNo, SpaceId};
 

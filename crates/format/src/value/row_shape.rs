@@ -325,7 +325,7 @@ impl<'s> Maker<'s> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::kind::Family;
+    use crate::kind::Family;
     use crate::record::any::next;
     use crate::record::{RecordFields, RecordStyle, Slot, Stored};
     use crate::schema::sql::from_sql;
@@ -399,12 +399,7 @@ mod tests {
                     Slot { stored: Stored::Null, .. } => Summed::Null,
                     slot => Summed::Stored(&page[slot.start as usize..(slot.start + slot.len) as usize]),
                 };
-                assert_eq!(
-                    Ok(found),
-                    sum.row(Form::All, value),
-                    "{}",
-                    crate::schema::show_create::create_table(&table)
-                );
+                assert_eq!(Ok(found), sum.row(Form::All, value), "{}", crate::show_create::create_table(&table));
                 summed += 1;
             }
         }

@@ -8,7 +8,7 @@
 
 use super::image::Image;
 use super::{ValueError, ValueType};
-use crate::page::kind::Family;
+use crate::kind::Family;
 use crate::schema::{ColumnDef, ColumnDefault, SqlType, TableDef, Visibility};
 
 /// MySQL before this version summed a pointer for each JSON value.

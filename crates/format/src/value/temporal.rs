@@ -3,6 +3,7 @@
 use super::digits::{pair, write_padded, write_uint};
 use super::error::ValueError;
 use super::stored::{exactly, signed, unsigned};
+use crate::calendar::day_of;
 
 /// SQL's type number of DATE, in an opaque value.
 pub(super) const TYPE_DATE: u8 = 10;
@@ -111,15 +112,8 @@ impl Date {
     /// The date `days` days after 1970-01-01.
     #[must_use]
     pub fn from_days(days: u32) -> Self {
-        // Count years from March, so that a leap day is the last day of its year.
-        let days = u64::from(days) + 719_468;
-        let (era, of_era) = (days / 146_097, days % 146_097);
-        let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-        let of_year = of_era - (365 * year + year / 4 - year / 100);
-        let month = (5 * of_year + 2) / 153;
-        let day = of_year - (153 * month + 2) / 5 + 1;
-        let month = if month < 10 { month + 3 } else { month - 9 };
-        Self { year: (era * 400 + year + u64::from(month <= 2)) as u16, month: month as u8, day: day as u8 }
+        let (year, month, day) = day_of(days);
+        Self { year, month, day }
     }
 
     /// Days after 1970-01-01; `None` if a part is zero or there is no such day.

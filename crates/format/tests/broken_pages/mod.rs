@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use innokit_format::page::fil::PageType;
+use innokit_format::fil::PageType;
 use innokit_format::page::index::{IndexFinding, IndexPage, IndexRule, TreePlace, check_index_page};
 use innokit_format::page::sdi::{self, SdiRecord};
 use innokit_format::record::{RecordFields, RecordStyle, Stored};

@@ -4,8 +4,8 @@ use std::io::Write;
 
 use aes::cipher::{BlockCipherEncrypt, BlockModeEncrypt, KeyInit, KeyIvInit, StreamCipher, array::Array};
 use aes::{Aes128, Aes192, Aes256};
+use innokit_format::checksum;
 use innokit_format::codec::Compression;
-use innokit_format::page::checksum;
 
 pub const COMPRESSIONS: [Compression; 6] =
     [Compression::Zlib, Compression::Lz4, Compression::Lzo, Compression::Lzma, Compression::Bzip2, Compression::Snappy];

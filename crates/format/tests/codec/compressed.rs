@@ -1,7 +1,7 @@
 //! Pages that we compress as a server does before it writes them.
 
+use innokit_format::checksum;
 use innokit_format::codec::{CipherMode, Compression, Context, Deflater, MariaDbLayout, Scratch, SpaceKeys, open_page};
-use innokit_format::page::checksum;
 use innokit_format::page::seal::{seal_encrypted, seal_page_compressed, seal_recovered};
 use innokit_format::types::PageId;
 use innokit_format::{Encryption, Family, PageSize, Scheme, SpaceFormat, SpaceId, Verdict, verify_inside, verify_page};

@@ -1,10 +1,10 @@
 //! Bytes verified with real servers, and their expected results.
 
+use innokit_format::checksum;
 use innokit_format::codec::{
     Compression, Context, CryptData, EncryptionInfo, MariaDbLayout, Opened, Scratch, TablespaceKey, open_page,
 };
 use innokit_format::keyring::{KeyStore, Secret};
-use innokit_format::page::checksum;
 use innokit_format::types::PageId;
 
 use super::build::{KEY, Mode};

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::keys::key_file;
-use super::output::Progress;
 use super::server::ServerArgs;
-use super::sizes::rate;
+use crate::options::keys::key_file;
+use crate::options::output::Progress;
+use crate::options::sizes::rate;
 
 pub(super) const BACKUP_EXAMPLES: &str = "\
 Examples:

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use jobs::Portion;
 
-use super::output::OutputArgs;
-use super::reading::ReadingArgs;
-use super::sizes::{rate, size};
 use crate::monitor::MonitorArgs;
+use crate::options::output::OutputArgs;
+use crate::options::reading::ReadingArgs;
+use crate::options::sizes::{rate, size};
 
 pub(super) const CHECK_EXAMPLES: &str = "\
 Examples:

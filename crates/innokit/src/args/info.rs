@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::keys::KeyArgs;
-use super::selection::SelectionArgs;
-use super::sizes::page_size;
+use crate::options::keys::KeyArgs;
+use crate::options::selection::SelectionArgs;
+use crate::options::sizes::page_size;
 use crate::picture;
 
 pub(super) const INFO_EXAMPLES: &str = "\

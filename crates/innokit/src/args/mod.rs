@@ -1,22 +1,17 @@
 //! The command line: what can be asked for, in the words of the help text. Each command's options are in a file of its name, what several
-//! commands share in `reading`, `output`, `keys` and `sizes`.
+//! commands share in `options`.
 
 mod backup;
 mod check;
 mod civil;
 mod info;
-mod keys;
 mod manual;
 mod moment;
-mod output;
 mod posix_zone;
-mod reading;
 mod recover;
 mod redo;
 mod restore;
-mod selection;
 mod server;
-mod sizes;
 mod table;
 mod unpack;
 mod zone;
@@ -32,18 +27,13 @@ use self::check::CHECK_EXAMPLES;
 pub use self::check::{CheckArgs, Engine, Level};
 use self::info::INFO_EXAMPLES;
 pub use self::info::InfoArgs;
-pub use self::keys::key_paths;
 pub use self::manual::{CompletionsArgs, ManArgs};
-pub use self::output::Progress;
-pub use self::reading::ReadingArgs;
 use self::recover::RECOVER_EXAMPLES;
 pub use self::recover::{RecoverArgs, Until};
 pub use self::redo::{RedoArchiveArgs, RedoCommand, RedoInfoArgs, RedoVerifyArgs};
 use self::restore::RESTORE_EXAMPLES;
 pub use self::restore::RestoreArgs;
 pub use self::server::ServerArgs;
-#[cfg(feature = "bench")]
-pub use self::sizes::{bytes, size};
 pub use self::table::{Ahead, SchemaArgs, TableArgs, TableCommand};
 use self::unpack::UNPACK_EXAMPLES;
 pub use self::unpack::UnpackArgs;

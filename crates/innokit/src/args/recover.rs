@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args};
 use jobs::OutsidePlace;
 
-use super::keys::key_file;
 use super::moment::Moment;
-use super::sizes::bytes;
+use crate::options::keys::key_file;
+use crate::options::sizes::bytes;
 
 pub(super) const RECOVER_EXAMPLES: &str = "\
 Examples:

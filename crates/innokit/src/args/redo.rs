@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::keys::key_file;
-use super::selection::SelectionArgs;
 use super::server::ServerArgs;
-use super::sizes::bytes;
+use crate::options::keys::key_file;
+use crate::options::selection::SelectionArgs;
+use crate::options::sizes::bytes;
 
 pub(super) const REDO_INFO_EXAMPLES: &str = "\
 Examples:

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use clap::Args;
 use jobs::{FileOwner, OutsidePlace};
 
-use super::keys::key_file;
 use super::recover::{Until, outside, until};
-use super::sizes::bytes;
+use crate::options::keys::key_file;
+use crate::options::sizes::bytes;
 
 pub(super) const RESTORE_EXAMPLES: &str = "\
 Examples:

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::keys::KeyArgs;
-use super::output::OutputArgs;
-use super::reading::ReadingArgs;
-use super::selection::SelectionArgs;
-use super::sizes::page_size;
+use crate::options::keys::KeyArgs;
+use crate::options::output::OutputArgs;
+use crate::options::reading::ReadingArgs;
+use crate::options::selection::SelectionArgs;
+use crate::options::sizes::page_size;
 use crate::table_rows::{CHECKSUM_EXAMPLES, ChecksumArgs, EXPORT_EXAMPLES, ExportArgs};
 
 pub(super) const TABLE_EXAMPLES: &str = "\

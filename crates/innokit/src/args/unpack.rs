@@ -29,7 +29,7 @@ pub struct UnpackArgs {
 
     /// If the files in an archive are larger than this in all, decompressed, end with an error and leave nothing. The default is the free
     /// space less a twentieth.
-    #[arg(long, value_name = "SIZE", value_parser = super::sizes::bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = crate::options::sizes::bytes)]
     pub max_size: Option<u64>,
 
     /// Print one JSON document instead of text.

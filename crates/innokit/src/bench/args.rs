@@ -7,7 +7,7 @@ use ::bench::check::Peer;
 use clap::{Args, Subcommand, ValueEnum};
 use flow::queue::sim::SimOptions;
 
-use crate::args::{Progress, bytes, size};
+use crate::options::{Progress, bytes, size};
 use crate::picture;
 
 const EXAMPLES: &str = "\

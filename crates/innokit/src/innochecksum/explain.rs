@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use format::bytes::be;
-use format::page::checksum::{self, NO_CHECKSUM_MAGIC};
+use format::checksum::{self, NO_CHECKSUM_MAGIC};
 use format::{Algorithm, Scheme};
 
 use jobs::innochecksum::{ChecksumKind, Examined, PageOutcome};

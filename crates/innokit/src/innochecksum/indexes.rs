@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use format::SpaceFormat;
 use format::bytes::be;
-use format::page::fil::{FIL_PAGE_NEXT, FIL_PAGE_PREV};
+use format::fil::{FIL_PAGE_NEXT, FIL_PAGE_PREV};
 use format::page::index::{N_HEAP_COMPACT, PAGE_GARBAGE, PAGE_HEAP_TOP, PAGE_LEVEL, PAGE_N_HEAP, PAGE_N_RECS};
 use format::page::view;
 

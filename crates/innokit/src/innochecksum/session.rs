@@ -320,8 +320,8 @@ fn fits(algorithm: Algorithm, strict: ChecksumKind) -> bool {
 
 /// The original's warning for a page that is sound, but by a checksum other than the requested one.
 fn other_checksum(page: &[u8], algorithm: Algorithm, strict: ChecksumKind) -> String {
-    let space = format::page::fil::space_id(page).map_or(0, |space| space.0);
-    let number = format::page::fil::page_no(page).map_or(0, |page_no| page_no.0);
+    let space = format::fil::space_id(page).map_or(0, |space| space.0);
+    let number = format::fil::page_no(page).map_or(0, |page_no| page_no.0);
     let found = if algorithm == Algorithm::Crc32BigEndian { Algorithm::Crc32 } else { algorithm };
     let wanted = strict.name();
     format!(

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use format::bytes::be;
-use format::page::fil::PageType;
+use format::fil::PageType;
 use format::page::index::{PAGE_GARBAGE, PAGE_LEVEL, PAGE_N_RECS};
 use format::page::view;
 use format::{Family, SpaceFormat};

@@ -7,13 +7,13 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use jobs::report::document::Pending;
 use jobs::rows::scan::ScanOptions;
+use jobs::source::redo_log::Pending;
 
 pub use self::checksum::{CHECKSUM_EXAMPLES, ChecksumArgs, checksum};
 pub use self::export::{EXPORT_EXAMPLES, ExportArgs, run_export};
-use crate::args::{Progress, ReadingArgs};
 use crate::monitor::metrics::{self, RowsRun};
+use crate::options::{Progress, ReadingArgs};
 use crate::terminal::shown;
 
 /// Options of `table checksum` and `table export`.

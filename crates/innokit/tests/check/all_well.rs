@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::common::{
     Dir, Run, all_datadirs, check, check_json, fixture, innokit, is_torn_end, manifest, noise, reasons, total,
 };
-use format::page::checksum::full_crc32;
+use format::checksum::full_crc32;
 use format::{Algorithm, Lsn, Scheme, SpaceFormat, seal_page};
 use serde_json::Value;
 

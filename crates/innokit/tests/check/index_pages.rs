@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use crate::common::{CRASHED, SOUND, all_datadirs};
 use crate::trees::{Tablespace, definitions, open_datadir};
-use format::page::fil::PageType;
+use format::fil::PageType;
 use format::page::index::{IndexChecker, IndexPage, PageCounts, TreePlace};
 use format::page::lob::Reference;
 use format::record::{Record, RecordFields};

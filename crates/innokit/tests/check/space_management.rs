@@ -54,8 +54,9 @@ impl Broken {
     /// Asserts that the edit is reported under this rule, with these words.
     fn found(&self, (page, at): (u32, usize), bytes: &[u8], rule: &str, words: &str) {
         let report = self.edited(page, at, bytes);
-        let is_it =
-            |finding: &&jobs::table::TableFinding| finding.rule.as_str() == rule && finding.message.contains(words);
+        let is_it = |finding: &&jobs::report::table_finding::TableFinding| {
+            finding.rule.as_str() == rule && finding.message.contains(words)
+        };
         let place = format!("{} page {page} byte {at}", self.name);
         assert!(report.findings.iter().any(|finding| is_it(&finding)), "{place}: {:#?}", report.findings);
         assert_eq!(report.exit_status(), 1, "{place}");

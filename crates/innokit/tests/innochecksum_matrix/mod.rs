@@ -139,7 +139,7 @@ fn undo_states() -> Vec<u8> {
 
 /// Pages whose two checksum fields hold right and wrong values of several algorithms.
 fn stored_checksums() -> Vec<u8> {
-    use format::page::checksum;
+    use format::checksum;
     let mut bytes = unchecked();
     let magic = 0xDEAD_BEEF_u32;
     for page in 5..20 {
@@ -174,7 +174,7 @@ fn stored_checksums_zip() -> Vec<u8> {
     const PAGE: usize = 8192;
     let source = fixture("mysql-9.7/zip-8k.ibd");
     let mut bytes = source[..PAGE].to_vec();
-    for checksum in [0xDEAD_BEEF_u32, 0, 77, format::page::checksum::zip_adler(&source[5 * PAGE..6 * PAGE])] {
+    for checksum in [0xDEAD_BEEF_u32, 0, 77, format::checksum::zip_adler(&source[5 * PAGE..6 * PAGE])] {
         let mut page = source[5 * PAGE..6 * PAGE].to_vec();
         page[..4].copy_from_slice(&checksum.to_be_bytes());
         bytes.extend_from_slice(&page);

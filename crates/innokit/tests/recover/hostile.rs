@@ -9,7 +9,7 @@ use std::process::Command;
 
 use crate::common::limited::{PATIENCE, limited};
 use crate::common::{Dir, Run, all_datadirs, copy, fixture, innokit};
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 use serde_json::Value;
 
 const SHADOW: &str = "innokit-recover.shadow";

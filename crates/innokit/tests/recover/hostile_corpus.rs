@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use crate::common::limited::{PATIENCE, limited};
 use crate::common::{Run, innokit};
 use crate::hostile::{Place, crc32, pipe, state};
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 use jobs::manifest::Manifest;
 use serde_json::{Value, json};
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::common::{copy, innokit, repository};
 use crate::hostile::{Place, pipe};
 use crate::hostile_corpus::attack;
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 
 /// Letters in the name of the database, and in those of its tables: there is room for any path.
 const LETTERS: usize = 60;

@@ -6,8 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::{Dir, fixture, innokit};
-use format::page::checksum;
-use format::{Algorithm, PageId, SpaceFormat, Verdict, verify_page};
+use format::{Algorithm, PageId, SpaceFormat, Verdict, checksum, verify_page};
 
 const PAGE: usize = 16384;
 const PAGES: usize = 3200;

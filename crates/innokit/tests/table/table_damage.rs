@@ -53,7 +53,7 @@ thread_local! {
 
 /// Asserts that a finding names the rule, that index and that page.
 fn assert_named(report: &TableReport, name: &str, expected: &Expected) {
-    let is_it = |finding: &&jobs::table::TableFinding| {
+    let is_it = |finding: &&jobs::report::table_finding::TableFinding| {
         finding.rule.as_str() == expected.rule
             && finding.index.as_deref() == expected.index
             && (expected.page.is_none() || finding.page == expected.page)

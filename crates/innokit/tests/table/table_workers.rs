@@ -98,7 +98,9 @@ fn workers_who_share_the_smallest_trees_say_what_one_says() {
     for options in each_depth() {
         let report = report_on(&paths, &options);
         let broken = |name: &str| {
-            let is_it = |finding: &&jobs::table::TableFinding| finding.path.ends_with(&format!("scattered/{name}.ibd"));
+            let is_it = |finding: &&jobs::report::table_finding::TableFinding| {
+                finding.path.ends_with(&format!("scattered/{name}.ibd"))
+            };
             report.findings.iter().filter(is_it).count()
         };
         assert_eq!(broken("sound"), 0);

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 
 use format::bytes::be;
 use format::codec::{self, Scratch};
-use format::page::fil::{self, PageType};
+use format::fil::{self, PageType};
 use format::page::index::IndexPage;
+use format::page::instant::{self, Metadata};
 use format::page::lob::{LobReader, Reference};
 use format::page::sdi::{self, SdiKind, SdiRecord};
 use format::page::zip::Unpacker;
 use format::record::{Record, RecordFields, redundant};
 use format::schema::dictionary::{DictionaryRoots, SysIndex, SysTable};
 use format::schema::frm::{DOC_ID_INDEX, from_frm};
-use format::schema::instant::{self, Metadata};
 use format::schema::{IndexDef, TableDef, builtin};
 use format::{
     ExtentMap, PageId, PageNo, Scheme, SpaceFormat, SpaceHeader, Verdict, page_in_use, verify_inside, verify_page,

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use flow::durable::{rename, sync_directory};
 use format::Lsn;
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 use serde::{Deserialize, Serialize};
 
 use super::error::{Result, failed, refused};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use format::Lsn;
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 use redo::follow::{WRITE_BLOCK_MAX, Walk};
 use redo::mariadb::{Checkpoint, START_OFFSET};
 

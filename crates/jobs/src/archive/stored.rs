@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use format::Lsn;
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 use redo::follow::Walk;
 use redo::mariadb::{START_OFFSET, key_information};
 use redo::segment::{EndRecord, SegmentHeader};

@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use format::bytes::be;
-use format::page::checksum::crc32c;
-use format::page::fil::{FIL_PAGE_LSN, FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID};
+use format::checksum::crc32c;
+use format::fil::{FIL_PAGE_LSN, FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID};
 use format::{Lsn, PageId, PageNo};
 
 use super::delta_file::DeltaWriter;

@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use format::checksum::crc32c;
 use format::keyring::KeyStore;
-use format::page::checksum::crc32c;
 
 use super::changes::{SameLsns, lsn_of};
 use super::delta_file::{DeltaReader, delta_of};
@@ -295,7 +295,7 @@ mod tests {
     use std::fs;
     use std::sync::atomic::AtomicBool;
 
-    use format::page::checksum::Algorithm;
+    use format::checksum::Algorithm;
     use format::{Lsn, seal_page};
     use logs::delta::Meta;
     use tempfile::TempDir;

@@ -4,11 +4,10 @@
 //! Verifying and writing them takes a core 0.8 s. That is less, so a single thread does it while the device reads on.
 
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use format::bytes::be;
 use format::keyring::KeyStore;
@@ -313,7 +312,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use format::Lsn;
-    use format::page::checksum::crc32c;
+    use format::checksum::crc32c;
 
     use super::super::pace::BackupWatcher;
     use super::*;

@@ -12,10 +12,10 @@ use super::verify::trial;
 use crate::door;
 use crate::manifest::BackupTablespace;
 use crate::recover::recover_some;
-use crate::report::document::Severity;
 use crate::source::copy_all;
 use crate::source::keys::KeyFiles;
 use crate::source::name::NameHint;
+use crate::source::severity::Severity;
 use crate::table::{TableFile, TableOptions, TreeKind, tables};
 
 /// Where copies are recovered. In the set, because there must be room for as much there anyway.

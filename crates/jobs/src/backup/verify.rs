@@ -12,13 +12,10 @@ use super::chain::{Chain, as_job};
 use super::error::{BackupError, Result, failed, refused};
 use super::pages::{PageReader, PagesRead};
 use super::signature::{SigningKey, claimed_by, signed_by};
-use crate::Error;
-use crate::fault;
 use crate::manifest::{
     self, BackupBase, BackupDamage, BackupFile, BackupState, MANIFEST, MISSING, Manifest, NOT_LISTED, UNSOUND,
 };
 use crate::recover::{LogNames, RecoverError, RecoverOptions, recover_one, refuse_unfinished, walk_datadir};
-use crate::report::document::Severity;
 use crate::server::ServerKind;
 use crate::source::backup::BackupNotes;
 use crate::source::content::is_delta;
@@ -26,7 +23,9 @@ use crate::source::crc32c::FileSums;
 use crate::source::files::AskPath;
 use crate::source::keys::KeyFiles;
 use crate::source::name::NameHint;
+use crate::source::severity::Severity;
 use crate::table::{TableOptions, tables};
+use crate::{Error, fault};
 
 /// Memory for the trial recovery, in bytes.
 pub(super) const MEMORY: usize = 512 << 20;

@@ -14,12 +14,13 @@ use super::inner::{Inner, InnerName, OpenInner};
 use super::member::place_zeros;
 use super::words::{about, shown};
 use crate::manifest::MANIFEST;
-use crate::report::document::{Counts, Finding, Severity, Unit};
-use crate::report::file_kind::FileKind;
+use crate::report::document::{Counts, Finding, Unit};
 use crate::source::content::{self, Content};
 use crate::source::datadir::{Candidate, Passed};
+use crate::source::file_kind::FileKind;
 use crate::source::name::NameHint;
 use crate::source::redo_log::UNPREPARED;
+use crate::source::severity::Severity;
 
 /// Members in which a backup tool describes its backup.
 const CHECKPOINTS: [&str; 3] = ["xtrabackup_checkpoints", "mariadb_backup_checkpoints", MANIFEST];

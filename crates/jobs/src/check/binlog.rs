@@ -9,12 +9,13 @@ use logs::binlog::{Corruption, Error, Event, Summary, Tail, Verdict, Verifier, W
 use super::examined::{Examined, Log, StreamOutcome};
 use super::file_state::FileState;
 use super::words::about;
-use crate::report::document::{Counts, Finding, Severity, Unit};
-use crate::report::file_kind::FileKind;
+use crate::report::document::{Counts, Finding, Unit};
 use crate::source::content::Content;
 use crate::source::datadir::Candidate;
+use crate::source::file_kind::FileKind;
 use crate::source::keys::NO_KEY;
 use crate::source::name::NameHint;
+use crate::source::severity::Severity;
 
 /// A log being read.
 pub(super) struct BinlogCheck {

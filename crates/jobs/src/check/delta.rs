@@ -9,11 +9,12 @@ use logs::delta::{Meta, Page, Parser};
 use super::examined::{Examined, Log, StreamOutcome};
 use super::file_state::FileState;
 use super::words::about;
-use crate::report::document::{Counts, Finding, Severity, Unit};
-use crate::report::file_kind::FileKind;
+use crate::report::document::{Counts, Finding, Unit};
 use crate::source::content::{delta_note, read_delta_note};
 use crate::source::datadir::Candidate;
+use crate::source::file_kind::FileKind;
 use crate::source::name::NameHint;
+use crate::source::severity::Severity;
 
 /// A delta being read.
 pub(super) struct DeltaCheck {
@@ -139,7 +140,7 @@ impl Judge {
 
 /// The page number in the page's own header.
 fn own_number(page: &Page<'_>) -> u32 {
-    format::bytes::be::u32_at(page.bytes, format::page::fil::FIL_PAGE_OFFSET).unwrap_or(page.number)
+    format::bytes::be::u32_at(page.bytes, format::fil::FIL_PAGE_OFFSET).unwrap_or(page.number)
 }
 
 /// The formats in which pages of this size may be written.

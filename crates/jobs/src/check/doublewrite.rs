@@ -7,16 +7,17 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use format::bytes::is_zero;
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 use format::{Encryption, Family, PageId, PageNo, PageSize, Scheme, SpaceFormat, SpaceId, Verdict, verify_page};
 
 use super::examined::{Examined, Log, StreamOutcome};
 use super::file_state::{FileState, Known};
 use super::judge::Judge;
 use super::words::about;
-use crate::report::document::{Counts, Finding, Severity, Unit};
-use crate::report::file_kind::FileKind;
+use crate::report::document::{Counts, Finding, Unit};
 use crate::source::datadir::Candidate;
+use crate::source::file_kind::FileKind;
+use crate::source::severity::Severity;
 
 /// Offsets of the page's own number and its space id in its header.
 const PAGE_NO: usize = 4;

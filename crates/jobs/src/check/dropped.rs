@@ -8,11 +8,11 @@ use format::keyring::KeyStore;
 
 use super::settle::OF_THE_FILE;
 use super::settling::Settling;
-use crate::report::document::Severity;
+use crate::definitions::Definitions;
+use crate::definitions::known::know;
 use crate::source::catalog::{Catalog, DroppedTree};
-use crate::table::Definitions;
-use crate::table::known::know;
-use crate::tree::{FoundFile, Opener, Tablespace};
+use crate::source::severity::Severity;
+use crate::source::tablespace::{FoundFile, Opener, Tablespace};
 
 impl Settling<'_> {
     /// Makes notes of what is damaged in dropped indexes only.

@@ -14,9 +14,10 @@ use super::findings::Findings;
 use super::options::CheckOptions;
 use super::words::about;
 use crate::finding_code::FindingCode;
-use crate::report::document::{Finding, Severity, Unit};
-use crate::report::file_kind::FileKind;
+use crate::report::document::{Finding, Unit};
 use crate::source::datadir::Passed;
+use crate::source::file_kind::FileKind;
+use crate::source::severity::Severity;
 
 /// Shared by all streams of a run.
 #[derive(Clone)]

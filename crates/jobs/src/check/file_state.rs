@@ -9,9 +9,10 @@ use super::fate::FileKey;
 use super::portion::Share;
 use super::usage::UsageMap;
 use crate::finding_code::FindingCode;
-use crate::report::document::{AlgorithmTally, Counts, Severity};
+use crate::report::document::{AlgorithmTally, Counts};
 use crate::source::datadir::Candidate;
 use crate::source::identity_of;
+use crate::source::severity::Severity;
 use crate::source::space::SpacePart;
 
 /// What the workers share about one file.

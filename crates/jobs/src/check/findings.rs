@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use super::usage::Runs;
 use crate::finding_code::FindingCode;
-use crate::report::document::{Finding, Severity};
+use crate::report::document::Finding;
 use crate::report::watcher::{Found, Watcher};
+use crate::source::severity::Severity;
 
 /// Report order: file, then page (findings about the whole file first), then reason.
 type Key = (u32, u64, FindingCode);

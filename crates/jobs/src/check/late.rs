@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use format::bytes::be;
+use format::fil::FIL_PAGE_LSN;
 use format::keyring::KeyStore;
-use format::page::fil::FIL_PAGE_LSN;
 use format::{ExtentMap, Lsn, PageNo, SpaceHeader, Verdict, verify_page};
 
 use super::fate;
@@ -15,11 +15,12 @@ use super::file_state::Known;
 use super::settling::Settling;
 use super::words::about;
 use crate::finding_code::FindingCode;
-use crate::report::document::{Finding, Severity};
+use crate::report::document::Finding;
 use crate::source::catalog::changes_page;
 use crate::source::files::{self, File};
 use crate::source::is_unwritten;
 use crate::source::redo_log::RedoLogs;
+use crate::source::severity::Severity;
 use crate::source::space::{self, SpacePart};
 
 /// Reread lost pages this often before calling them undecided.

@@ -18,10 +18,11 @@ use super::findings::Findings;
 use super::redo::RedoCheck;
 use super::sequential::{Outcomes, Phase};
 use crate::finding_code::FindingCode;
-use crate::report::document::{Finding, Severity};
+use crate::report::document::Finding;
 use crate::source::content::Content;
 use crate::source::datadir::Candidate;
 use crate::source::name::NameHint;
+use crate::source::severity::Severity;
 
 /// Readings after the first.
 const TRIES: u32 = 8;

@@ -48,13 +48,14 @@ use flow::{Counters, Devices, FileId, FileRange, Piece, ReadOptions, Reader, run
 use format::keyring::KeyStore;
 
 use crate::finding_code::FindingCode;
-use crate::report::document::{Effort, Finding, PartOf, Report, Severity};
+use crate::report::document::{Effort, Finding, PartOf, Report};
 use crate::report::watcher::watched;
 use crate::source::catalog::Catalog;
 use crate::source::content::Content;
 use crate::source::datadir::{Candidate, Inventory, Passed};
 use crate::source::files;
 use crate::source::name::NameHint;
+use crate::source::severity::Severity;
 use crate::{Error, fault};
 use examined::{Context, Examined};
 use file_state::FileState;

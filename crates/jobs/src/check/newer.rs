@@ -10,9 +10,10 @@ use super::late;
 use super::settling::Settling;
 use super::words::about;
 use crate::finding_code::FindingCode;
-use crate::report::document::{Finding, Severity};
+use crate::report::document::Finding;
 use crate::source::files::File;
 use crate::source::name::NameHint;
+use crate::source::severity::Severity;
 use crate::source::space::SpacePart;
 
 impl Settling<'_> {

@@ -21,13 +21,14 @@ use super::findings::Findings;
 use super::stretches::{LogRange, Stretches};
 use super::words::about;
 use crate::finding_code::FindingCode;
-use crate::report::document::{Counts, Finding, Severity, Unit};
-use crate::report::file_kind::FileKind;
+use crate::report::document::{Counts, Finding, Unit};
 use crate::source::backup::emptied_at;
 use crate::source::datadir::{Candidate, Passed, plain};
+use crate::source::file_kind::FileKind;
 use crate::source::files::File;
 use crate::source::keys::NO_KEY;
 use crate::source::read_up_to;
+use crate::source::severity::Severity;
 
 /// Bytes per read.
 const PIECE: u32 = 1 << 20;

@@ -18,11 +18,11 @@ use super::inner::{Inner, InnerName};
 use super::redo::RedoCheck;
 use super::stream::Stream;
 use super::throttle::Throttle;
-use crate::report::document::Severity;
 use crate::source::content::Content;
 use crate::source::datadir::{Candidate, Inventory, plain};
 use crate::source::files;
 use crate::source::name::NameHint;
+use crate::source::severity::Severity;
 
 /// Shared by all workers of the second phase.
 pub(super) struct Phase<'p> {

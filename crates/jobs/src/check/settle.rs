@@ -10,25 +10,25 @@ use format::keyring::KeyStore;
 use format::{Family, SpaceId};
 
 use super::examined::Examined;
-use super::fate;
 use super::findings::Findings;
-use super::late;
 use super::log_ends::LogEnds;
 use super::settling::{SettledFile, SettledSpace, Settling};
 use super::words::{
     about, first_page_lost, first_pages_missing, header_fault, not_a_tablespace, nothing_verified, of_orphan,
     overlapping, shown, undecided_pages, with_dropped, with_freed,
 };
+use super::{fate, late};
 use crate::finding_code::FindingCode;
-use crate::report::document::{FileReport, Finding, Pending, Report, Severity, SkippedFile, Totals, Unit};
-use crate::report::file_kind::FileKind;
+use crate::report::document::{FileReport, Finding, Report, SkippedFile, Totals, Unit};
 use crate::report::hurt::Hurt;
 use crate::source::catalog::{Catalog, Held};
 use crate::source::datadir::Inventory;
+use crate::source::file_kind::FileKind;
 use crate::source::name::NameHint;
-use crate::source::redo_log::{RedoLogs, UNPREPARED};
-use crate::tree::FoundFile;
-use crate::tree::transactions::OpenTransactions;
+use crate::source::redo_log::{Pending, RedoLogs, UNPREPARED};
+use crate::source::severity::Severity;
+use crate::source::tablespace::FoundFile;
+use crate::source::tablespace::transactions::OpenTransactions;
 use crate::verdict::{self, Case, Mark, Marks};
 
 /// Pages of one finding that are assigned to tables one by one, at most.

@@ -17,9 +17,9 @@ use super::usage::{Usage, UsageMap};
 use crate::source::catalog::Held;
 use crate::source::datadir::{Candidate, Inventory};
 use crate::source::redo_log::RedoLogs;
-use crate::tree::Tablespace;
-use crate::tree::space::SpaceFile;
-use crate::tree::transactions::OpenTransactions;
+use crate::source::tablespace::Tablespace;
+use crate::source::tablespace::space::SpaceFile;
+use crate::source::tablespace::transactions::OpenTransactions;
 
 /// One file with all its sums.
 pub(super) struct SettledFile {

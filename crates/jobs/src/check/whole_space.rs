@@ -13,13 +13,13 @@ use super::settling::{SettledFile, SettledSpace, Settling};
 use super::usage::Usage;
 use super::words::{about, append, severity_unless};
 use crate::finding_code::FindingCode;
-use crate::report::document::{Finding, Severity};
+use crate::report::document::Finding;
 use crate::source::datadir::Candidate;
-use crate::source::files;
 use crate::source::name::NameHint;
 use crate::source::redo_log::datadirs_of;
+use crate::source::severity::Severity;
 use crate::source::space::SpacePart;
-use crate::source::system;
+use crate::source::{files, system};
 
 impl Settling<'_> {
     pub fn space(&mut self, space: &SettledSpace) {

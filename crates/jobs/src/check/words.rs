@@ -7,13 +7,14 @@ use format::{Corruption, Family, HeaderFault, PageType, SpaceId};
 
 use super::file_state::{Known, Undecided};
 use crate::finding_code::FindingCode;
-use crate::report::document::{Finding, Severity};
+use crate::report::document::Finding;
 pub(super) use crate::report::shown;
 use crate::source::catalog::DroppedTree;
 use crate::source::datadir::Candidate;
 use crate::source::keys::NO_KEY;
 use crate::source::name::NameHint;
 use crate::source::redo_log::RedoLogs;
+use crate::source::severity::Severity;
 use crate::source::space::SpacePart;
 
 /// A finding about a whole file or a range of pages.

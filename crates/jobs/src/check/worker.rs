@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use flow::{FileFailure, FileId, Piece};
 use format::keyring::KeyStore;
-use format::page::fil;
 use format::page::view;
-use format::{Algorithm, Corruption, ExtentMap, HeaderFault, Lsn, PageId, PageNo, PageRun, PageType, SpaceId, Verdict};
+use format::{
+    Algorithm, Corruption, ExtentMap, HeaderFault, Lsn, PageId, PageNo, PageRun, PageType, SpaceId, Verdict, fil,
+};
 
 use super::fate::{self};
 use super::file_state::{FileState, FileTally, Known, Undecided};
@@ -18,7 +19,6 @@ use super::options::CheckOptions;
 use super::usage::{Seen, UsageMap};
 use super::words;
 use crate::finding_code::FindingCode;
-use crate::report::document::Severity;
 use crate::source::catalog::index_of;
 use crate::source::content::Content;
 use crate::source::datadir::plain;
@@ -26,6 +26,7 @@ use crate::source::files::{self, File};
 use crate::source::head_of;
 use crate::source::keys::SpaceKey;
 use crate::source::name::NameHint;
+use crate::source::severity::Severity;
 use crate::source::space::{self, SpacePart};
 
 /// How often, and at what interval, to retry page 0 of a live file.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use format::bytes::be;
-use format::page::fil::{FIL_PAGE_NEXT, FIL_PAGE_PREV};
+use format::fil::{FIL_PAGE_NEXT, FIL_PAGE_PREV};
 use format::page::fsp;
 use format::{Encryption, Family, PageSize, Scheme, SpaceFormat};
 

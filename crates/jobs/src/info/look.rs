@@ -2,7 +2,7 @@
 //! compression.
 
 use format::bytes::be;
-use format::page::fil::{self, FIL_PAGE_DATA, FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_NEXT, FIL_PAGE_PREV, PageType};
+use format::fil::{self, FIL_PAGE_DATA, FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_NEXT, FIL_PAGE_PREV, PageType};
 use format::page::index::{
     N_HEAP_COMPACT, PAGE_GARBAGE, PAGE_HEAP_TOP, PAGE_INDEX_ID, PAGE_LEVEL, PAGE_N_DIR_SLOTS, PAGE_N_HEAP, PAGE_N_RECS,
 };

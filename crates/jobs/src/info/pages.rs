@@ -13,8 +13,8 @@ use crate::source::head_of;
 use crate::source::keys::SpaceKey;
 use crate::source::name::NameHint;
 use crate::source::space::{self, SpacePart};
-use crate::tree::space::SpaceFile;
-use crate::tree::{Opener, Tablespace};
+use crate::source::tablespace::space::SpaceFile;
+use crate::source::tablespace::{Opener, Tablespace};
 
 /// Reads the pages of a tablespace.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use format::page::fil::PageType;
+use format::fil::PageType;
 use format::{Family, Verdict};
 
 use super::grid::Grid;

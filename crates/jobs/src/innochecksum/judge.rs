@@ -1,9 +1,8 @@
 //! Decides whether a page is sound, by the rules of the server that wrote it ([`format::verify_page`]). Compressed pages are judged as
 //! their server sees them.
 
-use format::page::fil;
 use format::types::{PageId, PageNo, SpaceId};
-use format::{Algorithm, Family, Scheme, SpaceFormat, Verdict, Why, verify_page};
+use format::{Algorithm, Family, Scheme, SpaceFormat, Verdict, Why, fil, verify_page};
 
 use super::layout::FileLayout;
 use crate::source::keys::SpaceKey;

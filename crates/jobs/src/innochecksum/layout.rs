@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use format::bytes::{be, is_zero};
-use format::page::fil;
-use format::{Family, NotTablespace, PageId, PageNo, PageSize, Scheme, SpaceFormat, SpaceId, Verdict, verify_page};
+use format::{
+    Family, NotTablespace, PageId, PageNo, PageSize, Scheme, SpaceFormat, SpaceId, Verdict, fil, verify_page,
+};
 
 use super::error::FileError;
 use super::input::FileInput;

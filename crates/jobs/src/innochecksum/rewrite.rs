@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use format::bytes::{be, is_zero};
-use format::page::checksum::{self, NO_CHECKSUM_MAGIC};
+use format::checksum::{self, NO_CHECKSUM_MAGIC};
 use format::{Encryption, Family, Scheme, SpaceFormat};
 
 use super::error::{FileError, ReadOnlyReason};

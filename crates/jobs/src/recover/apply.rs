@@ -9,7 +9,7 @@ use flow::queue::OpenQueue;
 use flow::rewrite::{Change, Changes, RewriteOptions, Rewriter, RunError, Safety, Stretch};
 use format::bytes::be;
 use format::codec::{Compression, Deflater};
-use format::page::fil::FIL_PAGE_LSN;
+use format::fil::FIL_PAGE_LSN;
 use format::page::rollback::make_active;
 use format::page::seal::seal_flush_lsn;
 use format::{Encryption, Lsn, PageId, SpaceFormat, SpaceId, Verdict};

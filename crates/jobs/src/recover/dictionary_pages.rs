@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use format::bytes::be;
-use format::page::fil::FIL_PAGE_TYPE;
+use format::fil::FIL_PAGE_TYPE;
 use format::{Lsn, SpaceId};
 
 use super::error::{Result, failed};

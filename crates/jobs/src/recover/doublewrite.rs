@@ -9,8 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use format::bytes::be;
+use format::fil::{FIL_PAGE_LSN, FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID};
 use format::page::doublewrite::{DoublewriteArea, TRX_SYS_PAGE_NO};
-use format::page::fil::{FIL_PAGE_LSN, FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID};
 use format::{Lsn, PageId, PageNo, SpaceFormat, SpaceId, Verdict, verify_page};
 
 use super::error::{Result, failed};

@@ -149,7 +149,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::MetadataExt;
 
-    use format::page::checksum::crc32c;
+    use format::checksum::crc32c;
 
     use super::*;
 

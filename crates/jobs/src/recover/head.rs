@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use format::bytes::be;
-use format::page::fil::FIL_PAGE_LSN;
+use format::fil::FIL_PAGE_LSN;
 use format::{Lsn, PageId, PageNo, PageSize, SpaceFormat, Verdict, verify_page};
 
 use super::error::{Result, failed};

@@ -19,7 +19,7 @@ use std::path::{Component, Path, PathBuf};
 
 use format::SpaceId;
 use format::bytes::be;
-use format::page::fil::FIL_PAGE_SPACE_ID;
+use format::fil::FIL_PAGE_SPACE_ID;
 
 use super::backup_files::{FileNotes, MOVING};
 use super::error::{Result, failed, refused};

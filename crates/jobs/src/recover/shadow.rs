@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use flow::rewrite::{Replayed, RewriteTarget, replay};
 use flow::{Descriptors, FileHandle, FileId};
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 
 use super::durable::sync_directory_of;
 use super::error::{RecoverError, Result, failed, refused};

@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use format::bytes::be;
+use format::fil::{FIL_PAGE_LSN, FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID};
 use format::keyring::KeyStore;
-use format::page::fil::{FIL_PAGE_LSN, FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID};
 use format::page::fsp::FSP_SPACE_ID;
 use format::{Lsn, PageNo, PageSize, SpaceId};
 

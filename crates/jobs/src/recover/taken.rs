@@ -10,16 +10,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use flow::{WorkList, run_workers};
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 
 use super::beside::beside;
 use super::error::{RecoverError, Result, damaged, failed};
 use super::file_copy::sum_file;
 use super::options::RecoverOptions;
 use super::walk::walk;
-use crate::Error;
-use crate::door;
 use crate::manifest::{BackupFile, MANIFEST, MISSING, Manifest, NOT_LISTED, UNSOUND, is_about_set};
+use crate::{Error, door};
 
 /// A backup that innokit took, with the files that its manifest lists.
 #[derive(Debug)]

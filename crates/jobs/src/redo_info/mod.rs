@@ -11,8 +11,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use format::bytes::be;
+use format::checksum::crc32c;
 use format::keyring::KeyStore;
-use format::page::checksum::crc32c;
 use redo::log_key::LogKey;
 use redo::mariadb::{self, Format};
 use redo::mtr_reader::MtrReader;

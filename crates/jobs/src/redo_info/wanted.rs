@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use format::SpaceId;
-use format::page::fil;
+use format::{SpaceId, fil};
 
 use crate::source::content::Content;
 use crate::source::datadir::Inventory;

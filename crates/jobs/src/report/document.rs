@@ -1,33 +1,14 @@
 //! `Report`: what was examined, what was found, what was left out. The field names are the JSON document of `docs/check.md`.
 
-use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::file_kind::FileKind;
 use super::hurt::{Hurt, TableVerdict};
-use crate::fault;
 use crate::finding_code::FindingCode;
-
-/// The severity of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// Bytes are not what the server wrote: exit status 1.
-    Damage,
-    /// Something could not be read or decided: exit status 2.
-    Undecided,
-    /// Worth knowing, nothing to repair: exit status unchanged.
-    Notice,
-}
-
-impl Severity {
-    /// Of something about this path that a file which could not be read may explain, such as a missing table.
-    pub(crate) fn unless_unread(self, path: &Path) -> Self {
-        if self == Self::Damage && fault::is_any_near(path) { Self::Undecided } else { self }
-    }
-}
+use crate::source::file_kind::FileKind;
+use crate::source::redo_log::Pending;
+use crate::source::severity::Severity;
 
 /// One fault, at one place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -205,15 +186,6 @@ pub struct FileReport {
     /// Pages, or whatever `unit` is, by verdict.
     #[serde(flatten)]
     pub counts: Counts,
-}
-
-/// Pending crash recovery: what is on disk is not yet what the server will show.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Pending {
-    /// The datadir, or the backup.
-    pub path: String,
-    /// What is pending, as a clause.
-    pub why: String,
 }
 
 /// A skipped file.

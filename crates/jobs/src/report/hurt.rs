@@ -3,8 +3,8 @@
 
 use serde::Serialize;
 
-use super::document::Severity;
-use super::file_kind::FileKind;
+use crate::source::file_kind::FileKind;
+use crate::source::severity::Severity;
 
 /// What to do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

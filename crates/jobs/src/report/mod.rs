@@ -1,8 +1,8 @@
 //! The results of jobs, as data with stable names.
 
 pub mod document;
-pub mod file_kind;
 pub mod hurt;
+pub mod table_finding;
 pub mod watcher;
 
 use std::path::Path;

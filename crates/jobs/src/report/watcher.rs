@@ -8,8 +8,8 @@ use std::time::Duration;
 use flow::Counters;
 
 use super::document::Finding;
+use crate::report::table_finding::TableFinding;
 use crate::stop;
-use crate::table::TableFinding;
 
 /// Interval between progress reports.
 const WATCH_EVERY: Duration = Duration::from_millis(100);

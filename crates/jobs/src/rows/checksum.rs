@@ -22,11 +22,11 @@ use super::scan::{RowSink, ScanOptions, scan};
 use super::source::{Tables, Wish};
 use super::split::{OpenTable, leaves, with_tree};
 use crate::Error;
-use crate::report::document::Pending;
 use crate::report::watcher::watched;
 use crate::source::keys::KeyFiles;
+use crate::source::redo_log::Pending;
 use crate::source::selection::Selection;
-use crate::tree::Opener;
+use crate::source::tablespace::Opener;
 
 /// Which tables to checksum, and how to read them.
 #[derive(Debug, Clone, Default)]

@@ -13,7 +13,7 @@ use super::reader::{OnDamage, Problem};
 use super::scan::{RowSink, ScanOptions, scan};
 use super::split::{OpenTable, leaves, with_tree};
 use crate::Error;
-use crate::tree::Opener;
+use crate::source::tablespace::Opener;
 
 /// How many rows a table has.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use super::reader::Problem;
 use crate::fault;
-use crate::tree::Tablespace;
+use crate::source::tablespace::Tablespace;
 use crate::tree::ranges::LostPage;
 
 /// Rows, or all rows of a file, that cannot be read. In words and in JSON: `orders.ibd: page 7 is damaged: ...`.

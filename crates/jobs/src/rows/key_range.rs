@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use format::page::index::IndexPage;
 use format::record::{Record, RecordFields};
-use format::schema::show_create::type_name;
 use format::schema::{FieldSource, IndexDef, KeyOrder, TableDef};
+use format::show_create::type_name;
 use format::value::{Encoded, ValueType};
 use serde::{Deserialize, Serialize};
 

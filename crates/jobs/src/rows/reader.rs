@@ -21,9 +21,9 @@ use format::value::compressed;
 use super::batch::{Batch, ValuePlace};
 use super::leaf::Builder;
 use super::plan::RowPlan;
+use crate::source::tablespace::{Opener, Tablespace};
 use crate::stop;
 use crate::tree::ranges::{PageInTree, Pointer, Ranges, Reached, children, inner_page, pointers};
-use crate::tree::{Opener, Tablespace};
 
 /// Bytes of off-page values that a worker fetches at a time, unless a single row has more.
 pub const FETCHED_MAX: u64 = 16 << 20;
@@ -444,5 +444,5 @@ impl Pending {
 }
 
 fn image_page_no(image: &[u8]) -> u32 {
-    format::page::fil::page_no(image).map_or(0, |page_no| page_no.0)
+    format::fil::page_no(image).map_or(0, |page_no| page_no.0)
 }

@@ -12,23 +12,21 @@ use format::record::{RecordFields, Stored};
 use format::schema::{IndexDef, InstantDefault, TableDef};
 use format::{Family, PageNo};
 
-use crate::Error;
-use crate::fault;
-use crate::report::document::Pending;
-use crate::source::catalog;
+use crate::definitions::known::{self, Known, know};
+use crate::definitions::lone::{self, Statements};
+use crate::definitions::{Definitions, Described, Dictionaries, own_definitions};
 use crate::source::content::Content;
 use crate::source::datadir::{Inventory, Passed};
-use crate::source::files;
 use crate::source::keys::KeyFiles;
 use crate::source::name::table_of_path;
-use crate::source::redo_log::RedoLogs;
+use crate::source::redo_log::{Pending, RedoLogs};
 use crate::source::remote::Missed;
 use crate::source::selection::Selection;
-use crate::table::definitions::{Definitions, Described, Dictionaries, own_definitions};
-use crate::table::known::{self, Known, know};
-use crate::table::lone::{self, Statements};
+use crate::source::tablespace::{FoundFile, Opener, Tablespace};
+use crate::source::{catalog, files};
 use crate::table::{GIVE_BACK_EVERY, batches, groups, in_parallel, open_described};
-use crate::tree::{FoundFile, Opener, SpaceMap, Tablespace};
+use crate::tree::SpaceMap;
+use crate::{Error, fault};
 
 /// Tablespaces whose definitions and maps are in memory at a time; afterwards only their tables are.
 const BATCH: usize = 1024;

@@ -11,9 +11,9 @@ use format::schema::declared::ForeignKey;
 use format::schema::dictionary::{DICT_HDR_PAGE_NO, DictionaryRoots, SysForeign, SysForeignColumn, SysIndex, SysTable};
 use format::schema::frm::DOC_ID_INDEX;
 
+use crate::definitions::leaves;
 use crate::source::name::decoded;
-use crate::table::definitions::leaves;
-use crate::tree::{FoundFile, Opener, Tablespace};
+use crate::source::tablespace::{FoundFile, Opener, Tablespace};
 
 /// What is known about a table.
 #[derive(Clone, Debug, Default)]

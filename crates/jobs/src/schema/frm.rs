@@ -44,13 +44,6 @@ fn is_innodb(path: &Path) -> bool {
     read.is_ok() && is_of_innodb(&head)
 }
 
-/// The definition for a tablespace: partitions and vector indexes share that of their table.
-pub(crate) fn beside(path: &Path) -> Option<PathBuf> {
-    let stem = path.file_stem()?.to_str()?;
-    let table = ["#P#", "#p#", "#i#"].iter().find_map(|mark| stem.split_once(mark)).map_or(stem, |(table, _)| table);
-    Some(path.with_file_name(format!("{table}.frm")))
-}
-
 /// Reads a definition; `None` if it is not an InnoDB table's.
 pub(super) fn read(path: &Path, dictionary: Option<&Dictionary>) -> Result<Option<TableDef>, String> {
     let len = files::metadata(path).map_err(|error| plain(&error))?.len();

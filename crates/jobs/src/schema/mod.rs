@@ -12,21 +12,20 @@ use std::sync::Arc;
 
 use format::Family;
 use format::schema::TableDef;
-use format::schema::show_create::{create_table, missing};
+use format::show_create::{create_table, missing};
 use serde::Serialize;
 
 use self::dictionary::Dictionary;
-pub(crate) use self::frm::beside as frm_beside;
 pub use self::triggers::{TableTriggers, Trigger, triggers};
-use crate::source::catalog;
+use crate::definitions::lone::{self, Statements};
+use crate::definitions::{Definitions, own_definitions};
 use crate::source::datadir::Inventory;
-use crate::source::files;
 use crate::source::keys::KeyFiles;
+use crate::source::name::frm_beside;
 use crate::source::selection::Selection;
-use crate::table::definitions::{Definitions, own_definitions};
-use crate::table::lone::{self, Statements};
+use crate::source::tablespace::{Opener, Tablespace};
+use crate::source::{catalog, files};
 use crate::table::{groups, open};
-use crate::tree::{Opener, Tablespace};
 use crate::{Error, fault};
 
 /// Which definitions to read.
@@ -122,7 +121,7 @@ pub fn schema(paths: &[PathBuf], options: &SchemaOptions) -> Result<SchemaReport
                     })
                 }));
             }
-            Err(why) => match frm::beside(&home).filter(|beside| files::is_file(beside)) {
+            Err(why) => match frm_beside(&home).filter(|beside| files::is_file(beside)) {
                 // Encrypted or damaged, but there is a definition beside it.
                 Some(beside) => wanted.push(beside),
                 None if is_tablespace_of_table(&path) => report.unread.push(UnreadSchema { path, why }),
@@ -236,7 +235,7 @@ fn of_space(
             return broken;
         }
         report.unread.extend(broken.map(unread));
-    } else if let Some(beside) = frm::beside(space.home()) {
+    } else if let Some(beside) = frm_beside(space.home()) {
         if files::is_file(&beside) {
             wanted.push(beside);
         } else {

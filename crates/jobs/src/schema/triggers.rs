@@ -10,6 +10,7 @@ use super::frm;
 use crate::source::datadir::plain;
 use crate::source::files;
 use crate::source::name::decoded;
+use crate::source::name::frm_beside;
 use crate::source::selection::Selection;
 use crate::{Error, schema::UnreadSchema};
 
@@ -48,7 +49,7 @@ pub fn triggers(paths: &[PathBuf], selection: &Selection) -> Result<(Vec<TableTr
         if files::is_dir(path) {
             wanted.extend(frm::below(path, selection).iter().map(|frm| frm.with_extension("TRG")));
         } else {
-            wanted.extend(frm::beside(path).map(|frm| frm.with_extension("TRG")));
+            wanted.extend(frm_beside(path).map(|frm| frm.with_extension("TRG")));
         }
     }
     let (mut found, mut unread) = (Vec::new(), Vec::new());

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use format::Lsn;
 use format::bytes::be;
-use format::page::fil::FIL_PAGE_FILE_FLUSH_LSN;
+use format::fil::FIL_PAGE_FILE_FLUSH_LSN;
 
 use super::log_name::LOG;
 use super::{read_small, read_up_to};

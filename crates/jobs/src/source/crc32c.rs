@@ -69,7 +69,7 @@ impl Crc32c {
 
 #[cfg(test)]
 mod tests {
-    use format::page::checksum::crc32c;
+    use format::checksum::crc32c;
 
     use super::*;
 

@@ -8,7 +8,7 @@ use format::codec::EncryptionInfo;
 use format::keyring::KeyStore;
 use format::page::fsp;
 use format::{PageId, SpaceFormat};
-use redo::mysql::change::Change::WriteString;
+use redo::record::mysql::change::Change::WriteString;
 use redo::record::{Change, RedoRecord};
 
 use super::keys::SpaceKey;

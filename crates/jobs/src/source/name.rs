@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::report::file_kind::FileKind;
+use crate::source::file_kind::FileKind;
 
 pub(crate) use format::schema::filename::decoded;
 use format::schema::filename::table_name;
@@ -109,6 +109,13 @@ pub(crate) fn places_inside(path: &Path) -> impl Iterator<Item = PathBuf> + use<
     let file = path.file_name().map(Path::new);
     let schema = path.parent().and_then(Path::file_name).filter(|_| NameHint::of(path) != NameHint::Undo);
     [schema.zip(file).map(|(schema, file)| Path::new(schema).join(file)), file.map(PathBuf::from)].into_iter().flatten()
+}
+
+/// The definition for a tablespace: partitions and vector indexes share that of their table.
+pub(crate) fn frm_beside(path: &Path) -> Option<PathBuf> {
+    let stem = path.file_stem()?.to_str()?;
+    let table = ["#P#", "#p#", "#i#"].iter().find_map(|mark| stem.split_once(mark)).map_or(stem, |(table, _)| table);
+    Some(path.with_file_name(format!("{table}.frm")))
 }
 
 #[cfg(test)]

@@ -15,9 +15,16 @@ use super::backup::BackupNotes;
 use super::log_name::{COPIED_LOG, LOG, REDO_DIR};
 use super::name::NameHint;
 use super::read_up_to;
-use crate::report::document::Pending;
-use crate::source::files::AskPath;
-use crate::source::files::{self, File};
+use crate::source::files::{self, AskPath, File};
+
+/// Pending crash recovery: what is on disk is not yet what the server will show.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Pending {
+    /// The datadir, or the backup.
+    pub path: String,
+    /// What is pending, as a clause.
+    pub why: String,
+}
 
 /// Redo logs near the files of a run, each read once and only if a finding depends on it.
 #[derive(Debug, Default)]

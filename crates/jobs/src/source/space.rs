@@ -6,10 +6,9 @@ use super::keys::SpaceKey;
 use super::page::PageAt;
 use crate::source::files::File;
 use crate::source::head_of;
-use format::page::fil;
 use format::page::view;
 use format::{
-    HeaderFault, NotTablespace, PageId, PageNo, PageSize, PageType, SpaceFormat, SpaceHeader, SpaceId, Verdict,
+    HeaderFault, NotTablespace, PageId, PageNo, PageSize, PageType, SpaceFormat, SpaceHeader, SpaceId, Verdict, fil,
     judge_header, verify_page,
 };
 

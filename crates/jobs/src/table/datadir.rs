@@ -3,17 +3,19 @@
 
 use std::path::{Path, PathBuf};
 
-use super::known::Known;
-use super::report::{TableFile, TableFinding};
+use super::report::TableFile;
 use super::settling::{Settling, TreeLabel, newest_of};
 use super::walked::Walked;
+use crate::definitions::known::Known;
 use crate::finding_code::FindingCode;
-use crate::report::document::{Pending, Severity};
-use crate::report::file_kind::FileKind;
 use crate::report::shown;
+use crate::report::table_finding::TableFinding;
 use crate::source::catalog::{Catalog, CatalogFinding, Held};
 use crate::source::datadir::{Inventory, Passed};
+use crate::source::file_kind::FileKind;
 use crate::source::name::table_of_path;
+use crate::source::redo_log::Pending;
+use crate::source::severity::Severity;
 use crate::tree::TreeFinding;
 use crate::tree::walk::Depth;
 use crate::verdict;

@@ -6,9 +6,6 @@
 //! roots of each tablespace, and the report.
 
 mod datadir;
-pub(crate) mod definitions;
-pub(crate) mod known;
-pub mod lone;
 mod matching;
 pub mod one;
 mod options;
@@ -26,6 +23,9 @@ use std::time::Instant;
 use flow::{Counters, FileId, FileSet, Gather, GatherPlan, ReadAhead, WorkList, run_workers};
 use format::keyring::KeyStore;
 
+use crate::definitions::Dictionaries;
+use crate::definitions::known::{Known, know};
+pub(crate) use crate::definitions::{Definitions, Named, Opening};
 use crate::report::shown;
 use crate::report::watcher::watched;
 use crate::source::catalog::{Catalog, Held};
@@ -35,19 +35,18 @@ use crate::source::files;
 use crate::source::keys::{NO_KEY, SpaceKey};
 use crate::source::name::{NameHint, table_of_path};
 use crate::source::remote::Missed;
+use crate::source::tablespace::{FoundFile, Opener, Tablespace};
 use crate::tree::walk::crew::{Crew, SweepSubject};
 use crate::tree::walk::{Receivers, Tools};
-use crate::tree::{FoundFile, Opener, Root, Tablespace, TreeReport, Walk, links};
+use crate::tree::{Root, TreeReport, Walk, links};
 use crate::{Error, fault};
-use definitions::Dictionaries;
-pub(crate) use definitions::{Definitions, Named, Opening};
-use known::{Known, know};
 use matching::Matches;
 use options::windows;
 use walked::{Subject, Walked};
 
+pub use crate::report::table_finding::TableFinding;
 pub use options::TableOptions;
-pub use report::{IndexReport, TableFile, TableFinding, TableReport, TableTotals, TreeKind};
+pub use report::{IndexReport, TableFile, TableReport, TableTotals, TreeKind};
 
 /// Memory of all workers for the state of unread leaves, bytes.
 const SWEEP_MEMORY: u64 = 64 << 20;

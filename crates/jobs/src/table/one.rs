@@ -5,12 +5,13 @@ use std::path::Path;
 use flow::FileSet;
 use format::keyring::KeyStore;
 
-use super::definitions::Definitions;
-pub use super::definitions::Named;
-use super::known::{Known, know};
 use crate::Error;
+use crate::definitions::Definitions;
+pub use crate::definitions::Named;
+use crate::definitions::known::{Known, know};
 use crate::source::files;
-use crate::tree::{FoundFile, Opener, Root, SpaceMap, Tablespace};
+use crate::source::tablespace::{FoundFile, Opener, Tablespace};
+use crate::tree::{Root, SpaceMap};
 
 /// A tablespace in one file.
 pub struct One {

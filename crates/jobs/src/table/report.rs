@@ -6,42 +6,13 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::finding_code::FindingCode;
-use crate::report::document::{Pending, Report, Severity, SkippedFile};
+use crate::report::document::{Report, SkippedFile};
 use crate::report::hurt::{Hurt, TableVerdict};
+use crate::report::table_finding::TableFinding;
+use crate::source::redo_log::Pending;
+use crate::source::severity::Severity;
 use crate::tree::Rule;
 use crate::verdict;
-
-/// One fault, at one place of one index.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct TableFinding {
-    /// The file, as given or below a given directory.
-    pub path: String,
-    /// `schema.table`, if a definition was found.
-    pub table: Option<String>,
-    /// Name of the index, if a definition was found.
-    pub index: Option<String>,
-    /// Index id; `None` for findings about the tablespace itself.
-    pub index_id: Option<u64>,
-    /// Page number within the tablespace.
-    pub page: Option<u32>,
-    /// Level of the page in its tree, 0 for leaves.
-    pub level: Option<u16>,
-    /// Origin of the record, bytes from the start of the page.
-    pub record: Option<u16>,
-    /// Stable finding code.
-    pub rule: FindingCode,
-    /// Damage or undecided.
-    pub severity: Severity,
-    /// The message.
-    pub message: String,
-    /// The value found, if the finding is about one.
-    pub found: Option<u64>,
-    /// The expected value.
-    pub expected: Option<u64>,
-    /// The page's content is unusable.
-    #[serde(skip)]
-    pub is_loss: bool,
-}
 
 /// Pages of one finding looked up one by one, at most.
 const TOLD_MAX: u64 = 1 << 20;

@@ -4,25 +4,26 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use format::fil::PageType;
 use format::keyring::KeyStore;
-use format::page::fil::PageType;
 use format::schema::IndexKind;
 use format::{Family, PageNo};
 
 use super::KnownTree;
 use super::datadir::held;
-use super::definitions::{Definitions, Named};
-use super::known::Known;
 use super::options::TableOptions;
-use super::report::{Effort, IndexReport, TableFile, TableFinding, TableReport, TableTotals, TreeKind};
+use super::report::{Effort, IndexReport, TableFile, TableReport, TableTotals, TreeKind};
 use super::settling::{Settling, TreeLabel, UNDECIDED, in_words, newest_of};
 use super::walked::{Subject, Walked};
 use crate::check::examined::LogEnd;
 use crate::check::log_ends::LogEnds;
+use crate::definitions::known::Known;
+use crate::definitions::{Definitions, Named};
 use crate::finding_code::FindingCode;
-use crate::report::document::{Severity, SkippedFile};
+use crate::report::document::SkippedFile;
 use crate::report::hurt::{Action, Hurt};
 use crate::report::shown;
+use crate::report::table_finding::TableFinding;
 use crate::report::watcher::{Found, Watcher};
 use crate::source::catalog::{Catalog, DroppedTree};
 use crate::source::datadir::{Inventory, Passed};
@@ -30,9 +31,11 @@ use crate::source::is_unwritten;
 use crate::source::keys::NO_KEY;
 use crate::source::name::table_of_path;
 use crate::source::redo_log::{RedoLogs, datadirs_of};
-use crate::tree::transactions::OpenTransactions;
+use crate::source::severity::Severity;
+use crate::source::tablespace::Opener;
+use crate::source::tablespace::transactions::OpenTransactions;
 use crate::tree::walk::Depth;
-use crate::tree::{Opener, Root, Rule, TreeFinding, TreeReport};
+use crate::tree::{Root, Rule, TreeFinding, TreeReport};
 use crate::verdict::{self, HurtTree, Mark};
 
 /// A tree with its name and the result of its walk.

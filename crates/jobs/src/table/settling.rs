@@ -5,16 +5,17 @@ use std::path::PathBuf;
 
 use format::Lsn;
 
-use super::known::Known;
 use super::options::TableOptions;
-use super::report::{TableFinding, TableReport};
+use super::report::TableReport;
 use super::walked::Walked;
 use crate::check::log_ends::LogEnds;
+use crate::definitions::known::Known;
 use crate::finding_code::FindingCode;
-use crate::report::document::Severity;
+use crate::report::table_finding::TableFinding;
 use crate::source::catalog::{DroppedTree, Held};
 use crate::source::redo_log::RedoLogs;
-use crate::tree::transactions::OpenTransactions;
+use crate::source::severity::Severity;
+use crate::source::tablespace::transactions::OpenTransactions;
 use crate::tree::{Rule, TreeFinding};
 
 /// Finding codes that mean nothing could be decided.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use format::Lsn;
 
-use super::known::Known;
+use crate::definitions::known::Known;
 use crate::tree::TreeReport;
 use crate::tree::walk::STOPPED;
 

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use format::SpaceHeader;
 use format::bytes::be;
 use format::corruption::SEGMENT_MAGIC;
-use format::page::fil::{FIL_PAGE_TYPE, PageType};
+use format::fil::{FIL_PAGE_TYPE, PageType};
 use format::page::fsp::{FileAddress, ListBase, ListNode};
 use format::page::inode::{
     FSEG_ARR_OFFSET, FSEG_ID, FSEG_INODE_PAGE_NODE, FSEG_MAGIC_N, Segment, inode_size, inodes_per_page,
 };
 
 use super::segment::PlacedSegment;
-use super::{Opener, Rule, Tablespace, TreeFinding};
+use super::{Rule, TreeFinding};
+use crate::source::tablespace::{Opener, Tablespace};
 
 /// Every tablespace has its first inode page here.
 const FIRST_INODE_PAGE: u32 = 2;

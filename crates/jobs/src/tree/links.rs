@@ -6,13 +6,13 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use flow::Gather;
-use format::PageNo;
-use format::Verdict;
-use format::page::fil::PageType;
+use format::fil::PageType;
 use format::page::index::{IndexPage, TreePlace};
+use format::{PageNo, Verdict};
 
 use super::walk::{Depth, Tools};
-use super::{Opened, Root, Rule, SpaceMap, Tablespace, TreeFinding, TreeReport};
+use super::{Root, Rule, SpaceMap, TreeFinding, TreeReport};
+use crate::source::tablespace::{Opened, Tablespace};
 
 #[derive(Debug, Clone, Copy)]
 struct Link {

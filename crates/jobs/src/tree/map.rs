@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use format::bytes::be;
-use format::page::fil::FIL_PAGE_TYPE;
+use format::fil::FIL_PAGE_TYPE;
 use format::page::inode::Segment;
 use format::page::xdes::ExtentState;
 use format::{ExtentMap, PageNo, SpaceHeader};
@@ -14,7 +14,8 @@ use super::extents::{Extents, Links};
 use super::inodes::Inodes;
 use super::lists::Lists;
 pub use super::segment::PlacedSegment;
-use super::{Opener, Rule, Tablespace, TreeFinding};
+use super::{Rule, TreeFinding};
+use crate::source::tablespace::{Opener, Tablespace};
 
 /// Offset of the change buffer bitmap, 4 bits per page, on the page after each page of extent descriptors.
 const IBUF_BITMAP: usize = 94;

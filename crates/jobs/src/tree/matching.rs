@@ -27,7 +27,8 @@ use format::page::lob::{LobReader, Reference};
 use format::record::{Instant, RecordFields};
 use format::schema::{EntryImage, EntryPlan, IndexDef, RowDefaults, TableDef};
 
-use super::{Leaves, Opener, Root, Tablespace};
+use super::{Leaves, Root};
+use crate::source::tablespace::{Opener, Tablespace};
 
 /// Memory of the buckets of all indexes together, bytes.
 const BUCKETS_MAX: u64 = 64 << 20;

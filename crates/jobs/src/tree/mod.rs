@@ -15,18 +15,12 @@ pub mod links;
 mod lists;
 pub mod map;
 pub mod matching;
-pub mod page;
 pub mod ranges;
 pub mod roots;
-pub mod sdi;
 mod segment;
-pub mod space;
-pub mod transactions;
 pub mod walk;
 
 pub use finding::{Rule, TreeFinding};
 pub use map::SpaceMap;
-pub use page::{Opened, Opener};
 pub use roots::Root;
-pub use space::{FoundFile, SpaceFile, Tablespace};
 pub use walk::{Leaves, TreeCounts, TreeReport, Walk};

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use format::bytes::is_zero;
-use format::page::fil::PageType;
+use format::fil::PageType;
 use format::page::index::{IndexPage, SegmentHeader};
 use format::record::RecordStyle;
 
-use super::{Opener, Rule, SpaceMap, Tablespace, TreeFinding};
+use super::{Rule, SpaceMap, TreeFinding};
+use crate::source::tablespace::{Opener, Tablespace};
 
 /// A root.
 #[derive(Debug, Clone)]

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use flow::Gather;
 use format::PageNo;
-use format::page::fil::PageType;
+use format::fil::PageType;
 use format::page::index::{IndexChecker, IndexPage};
 use format::page::lob::LobReader;
 use format::record::{RecordFields, RecordStyle};
@@ -35,8 +35,9 @@ use limits::SweepLimits;
 
 use super::linear::Linear;
 use super::ranges::Reached;
-use super::{Opened, Opener, Root, Rule, SpaceMap, Tablespace, TreeFinding};
+use super::{Root, Rule, SpaceMap, TreeFinding};
 use crate::report::watcher::Watcher;
+use crate::source::tablespace::{Opened, Opener, Tablespace};
 
 /// No tree has more levels: with two entries per page, this many would need more pages than a tablespace can have.
 const LEVELS_MAX: u16 = 32;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 
 use format::SpaceFormat;
-use format::page::fil::PageType;
+use format::fil::PageType;
 use format::page::view::page_type;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;

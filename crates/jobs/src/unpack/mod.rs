@@ -270,7 +270,7 @@ impl Work {
 mod tests {
     use std::fs;
 
-    use format::page::checksum::crc32c;
+    use format::checksum::crc32c;
     use logs::xbstream::{end, payload_head};
 
     use super::*;

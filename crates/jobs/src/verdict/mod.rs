@@ -13,12 +13,13 @@ use std::collections::BTreeMap;
 use format::Family;
 use format::schema::IndexKind;
 
-use crate::report::document::Severity;
-use crate::report::file_kind::FileKind;
+use crate::definitions::Named;
 use crate::report::hurt::{Action, Hurt, TableOutcome, TableVerdict};
+use crate::source::file_kind::FileKind;
 use crate::source::name::table_of_path;
-use crate::table::Named;
-use crate::tree::{Opener, Root, SpaceMap, Tablespace};
+use crate::source::severity::Severity;
+use crate::source::tablespace::{Opener, Tablespace};
+use crate::tree::{Root, SpaceMap};
 
 pub(crate) use moments::later_tables;
 pub(crate) use place::{Case, judge, of_space, partitioned, put_off};

@@ -9,22 +9,22 @@ use std::path::Path;
 
 use format::Lsn;
 use format::bytes::be;
-use format::page::fil::FIL_PAGE_LSN;
+use format::fil::FIL_PAGE_LSN;
 use format::page::index::IndexPage;
 use format::record::RecordFields;
 use format::schema::IndexDef;
 
+use crate::definitions::known::know;
+use crate::definitions::{Definitions, Dictionaries, Opening};
 use crate::finding_code::FindingCode;
-use crate::report::document::Severity;
 use crate::source::catalog::{Catalog, CatalogFinding, Held};
 use crate::source::name::NameHint;
 use crate::source::redo_log::RedoLogs;
+use crate::source::severity::Severity;
 use crate::source::system;
-use crate::table::Definitions;
-use crate::table::definitions::{Dictionaries, Opening};
-use crate::table::known::know;
-use crate::tree::transactions::{NewestKnown, newest_known_in};
-use crate::tree::{Opener, Root, SpaceMap, Tablespace};
+use crate::source::tablespace::transactions::{NewestKnown, newest_known_in};
+use crate::source::tablespace::{Opener, Tablespace};
+use crate::tree::{Root, SpaceMap};
 
 /// Tables whose newest pages are read, at most: those with the newest.
 const TABLES_MAX: usize = 64;
@@ -155,7 +155,7 @@ mod tests {
     use format::keyring::KeyStore;
 
     use super::*;
-    use crate::tree::FoundFile;
+    use crate::source::tablespace::FoundFile;
 
     /// The tables of a datadir.
     fn tables_in(root: &Path) -> Vec<PathBuf> {

@@ -7,16 +7,16 @@ use format::Family;
 use format::keyring::KeyStore;
 
 use super::{HurtTree, Mark, Marks, advice, of_file, verdict_of};
-use crate::report::document::Severity;
-use crate::report::file_kind::FileKind;
+use crate::definitions::known::{Known, know};
+use crate::definitions::{Definitions, own_definitions};
 use crate::report::hurt::{Action, Hurt, TableVerdict};
 use crate::report::shown;
+use crate::source::file_kind::FileKind;
 use crate::source::name::{NameHint, table_of_path};
 use crate::source::redo_log::Awaits;
-use crate::table::Definitions;
-use crate::table::definitions::own_definitions;
-use crate::table::known::{Known, know};
-use crate::tree::{FoundFile, Opener, Root, Tablespace};
+use crate::source::severity::Severity;
+use crate::source::tablespace::{FoundFile, Opener, Tablespace};
+use crate::tree::Root;
 
 /// A file, or a tablespace of several, with its findings.
 pub(crate) struct Case {

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use format::Lsn;
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 use innokit_jobs::{ArchiveEvent, ArchiveOptions, ArchiveReport, ArchiveStatus, ArchiveUntil, archive, verify_archive};
 use redo::checkpoint::clean_slot;
 use redo::mariadb::{Checkpoint, Format, LogFile, START_OFFSET};

@@ -17,9 +17,8 @@ use innokit_jobs::{RecoverOptions, Recovered, recover};
 use tempfile::TempDir;
 
 use crate::mishaps::assert_torn_first_page_is_restored;
-use crate::mysql_load;
 use crate::server::{Server, copy, datadir, repository, script};
-use crate::{KeptOnFailure, assert_crashed_soundly, assert_sound, files_of};
+use crate::{KeptOnFailure, assert_crashed_soundly, assert_sound, files_of, mysql_load};
 
 /// Makes the server log its recovery messages, which the tests look for.
 pub const TELLS: &str = "--log-error-verbosity=3";
@@ -378,7 +377,7 @@ fn a_mysql_log_or_datadir_that_is_not_whole_is_refused() {
 /// Writes the flags of a log file's header and recomputes its checksum.
 fn set_flags(bytes: &mut [u8], flags: u32) {
     bytes[48..52].copy_from_slice(&flags.to_be_bytes());
-    let crc = format::page::checksum::crc32c(&bytes[..508]);
+    let crc = format::checksum::crc32c(&bytes[..508]);
     bytes[508..512].copy_from_slice(&crc.to_be_bytes());
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 use innokit_jobs::RecoverOptions;
 use innokit_jobs::source::keys::KeyFiles;
 use tempfile::TempDir;

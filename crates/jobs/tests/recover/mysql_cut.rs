@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use format::Lsn;
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 use innokit_jobs::RecoverOptions;
 use redo::block::{LOG_BLOCK_CHECKSUM, LOG_BLOCK_FIRST_REC_GROUP, LOG_BLOCK_HDR_DATA_LEN, LOG_BLOCK_SIZE, block_start};
 use redo::mysql::mtr_reader::{MtrReader, advance};

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use format::codec::Opened;
-use format::page::fil::{FIL_PAGE_TYPE, PageType};
+use format::fil::{FIL_PAGE_TYPE, PageType};
 use format::{PageId, SpaceFormat};
 use innokit_jobs::source::keys::{KeyFiles, SpaceKey};
 use innokit_jobs::source::page::{PageAt, PageOpener};

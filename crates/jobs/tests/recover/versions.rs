@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use format::Lsn;
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 use innokit_jobs::source::keys::KeyFiles;
 use innokit_jobs::{Check, CheckOptions, RecoverOptions, TableOptions, recover, tables};
 use redo::block::{LOG_BLOCK_SIZE, LogBlock, block_number};
@@ -15,12 +15,13 @@ use redo::mtr_reader::MtrReader;
 use redo::plain_block::plain_block;
 use tempfile::TempDir;
 
-use crate::encrypted;
 use crate::mishaps::{
     assert_killed_runs_end_in_the_same_bytes, assert_refused_unchanged_with, change, in_place_with, info_with,
 };
 use crate::server::{Server, copy};
-use crate::{assert_recovered_as_by_the_server, assert_started_without_recovery, crashes, files_of, try_crash};
+use crate::{
+    assert_recovered_as_by_the_server, assert_started_without_recovery, crashes, encrypted, files_of, try_crash,
+};
 
 pub const OLD: &str = "mariadb105";
 pub const NEW: &str = "mariadb118";

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use format::bytes::be;
-use format::page::fil::FIL_PAGE_SPACE_ID;
+use format::fil::FIL_PAGE_SPACE_ID;
 use innokit_jobs::{RecoverOptions, Recovered, recover};
 use tempfile::TempDir;
 

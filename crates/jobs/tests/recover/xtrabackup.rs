@@ -12,7 +12,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use format::bytes::be;
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 use format::{Lsn, PageId, SpaceFormat, Verdict, verify_page};
 use innokit_jobs::source::keys::KeyFiles;
 use innokit_jobs::{Finding, RecoverError, RecoverOptions, Severity, recover};
@@ -24,9 +24,8 @@ use redo::mysql::{
 use tempfile::TempDir;
 
 use crate::mysql::{TELLS, assert_same_content, assert_started_without_recovery, content, load, run};
-use crate::mysql_load;
 use crate::server::{Server, copy, repository};
-use crate::{KeptOnFailure, assert_sound, files_of, findings_of};
+use crate::{KeptOnFailure, assert_sound, files_of, findings_of, mysql_load};
 
 pub const COPY: &str = "xtrabackup_logfile";
 pub const NOTE: &str = "xtrabackup_checkpoints";

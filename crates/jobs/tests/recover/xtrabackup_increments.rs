@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use format::bytes::be;
-use format::page::fil::FIL_PAGE_LSN;
+use format::fil::FIL_PAGE_LSN;
 use format::page::fsp::FSP_SPACE_FLAGS;
 use format::{Scheme, SpaceFormat};
 use innokit_jobs::source::keys::KeyFiles;

@@ -35,7 +35,7 @@ use super::Error;
 use super::event::{CRC_LEN, EventType, HEADER_LEN, Header, POS_LEN, POS_NEXT, POS_TYPE};
 use super::format_description::EncryptedHeader;
 use format::bytes::le;
-use format::codec::cipher::{BLOCK, cbc_decrypt, cbc_decrypt_with, ctr_apply_with, encrypt_block_with};
+use format::cipher::{BLOCK, cbc_decrypt, cbc_decrypt_with, ctr_apply_with, encrypt_block_with};
 use format::keyring::{KeyStore, Secret};
 use format::pieces::{clamp, gather, take};
 

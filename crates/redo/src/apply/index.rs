@@ -3,7 +3,7 @@
 use super::error::ApplyError;
 use super::image::{Image, Result, field};
 use crate::record::RowStyle;
-use format::page::fil::{FIL_PAGE_TYPE, PageType};
+use format::fil::{FIL_PAGE_TYPE, PageType};
 use format::page::index::PAGE_DATA;
 pub(super) use format::page::index::{
     N_HEAP_COMPACT as HEAP_COMPACT, PAGE_DIR_SLOT_MAX_N_OWNED as N_OWNED_MAX, PAGE_DIR_SLOT_SIZE, PAGE_DIRECTION,

@@ -7,7 +7,7 @@ use super::index::{
     PAGE_LEVEL, PAGE_N_DIRECTION, PAGE_N_HEAP, PAGE_N_RECS, PAGE_NO_DIRECTION, RedundantSizes,
 };
 use crate::record::{Insert, RecordSource, RowStyle};
-use format::page::fil::{FIL_PAGE_TYPE, PageType};
+use format::fil::{FIL_PAGE_TYPE, PageType};
 
 /// Directions of inserts.
 const PAGE_LEFT: u8 = 1;

@@ -13,8 +13,8 @@ mod undo;
 use crc_fast::{CrcAlgorithm, Digest};
 
 use crate::record::{Change, PageRecord, WRITE_OFFSET_MIN};
-use format::page::fil::{FIL_PAGE_LSN, FIL_PAGE_OFFSET, FIL_PAGE_PREV, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE};
-use format::page::kind::Scheme;
+use format::fil::{FIL_PAGE_LSN, FIL_PAGE_OFFSET, FIL_PAGE_PREV, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE};
+use format::kind::Scheme;
 use format::page::space_format::SpaceFormat;
 use format::types::PageId;
 use image::{Image, Result};

@@ -14,10 +14,10 @@ pub(super) use zip::ZipPage;
 use super::error::ApplyError;
 use super::image::{Image, Result};
 use super::index::{HEAP_COMPACT, Index, PAGE_N_HEAP, create};
-use crate::mysql::change::Change;
-use crate::mysql::index_info::IndexInfo;
 use crate::record::RowStyle;
-use format::page::fil::{FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE};
+use crate::record::mysql::change::Change;
+use crate::record::mysql::index_info::IndexInfo;
+use format::fil::{FIL_PAGE_OFFSET, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE};
 use format::types::PageId;
 use shape::IndexShape;
 

@@ -2,10 +2,10 @@
 
 use super::mysql::ZipPage;
 use super::{ApplyError, apply_to};
-use crate::mysql::change::Change as MySqlChange;
+use crate::record::mysql::change::Change as MySqlChange;
 use crate::record::{Change, Mtr, RecordError, RedoRecord};
 use format::bytes::be;
-use format::page::fil::FIL_PAGE_LSN;
+use format::fil::FIL_PAGE_LSN;
 use format::page::space_format::SpaceFormat;
 use format::types::{Lsn, PageId};
 

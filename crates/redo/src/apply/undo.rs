@@ -2,7 +2,7 @@
 
 use super::error::ApplyError;
 use super::image::{Image, Result, field};
-use format::page::fil::{FIL_PAGE_DATA_END, FIL_PAGE_TYPE, PageType};
+use format::fil::{FIL_PAGE_DATA_END, FIL_PAGE_TYPE, PageType};
 
 /// Type of the undo log; written as zero since 10.3. 2 bytes.
 pub(super) const TRX_UNDO_PAGE_TYPE: usize = 38;

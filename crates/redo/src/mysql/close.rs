@@ -17,7 +17,7 @@ use crate::block::{
     LOG_BLOCK_HDR_NO, LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, block_number,
 };
 use format::bytes::be;
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 use format::types::Lsn;
 
 /// A table's record, which is a mini-transaction of its own.

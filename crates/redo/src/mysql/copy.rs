@@ -15,8 +15,8 @@ use crate::block::{
     LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, LogBlock, block_start, offset_in_block,
 };
 use format::bytes::be;
+use format::checksum::crc32c;
 use format::codec::TablespaceKey;
-use format::page::checksum::crc32c;
 use format::types::Lsn;
 
 /// The verdict on a block of a live log.

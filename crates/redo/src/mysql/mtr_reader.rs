@@ -9,11 +9,11 @@
 //! reader stops before the first block that is not part of this log, and before the first incomplete mini-transaction.
 
 use super::copy::decrypted;
-use super::record::{MLOG_DUMMY_RECORD, MLOG_MULTI_REC_END, SINGLE_RECORD, parse};
 use crate::block::{
     ENCRYPTED_BIT, EPOCH_BLOCKS, LOG_BLOCK_CHECKSUM, LOG_BLOCK_HDR_DATA_LEN, LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE,
     LogBlock, block_start,
 };
+use crate::record::mysql_reader::{MLOG_DUMMY_RECORD, MLOG_MULTI_REC_END, SINGLE_RECORD, parse};
 use crate::record::{Grammar, Mtr, RecordError, RecordFault};
 use format::bytes::be;
 use format::codec::TablespaceKey;
@@ -253,7 +253,7 @@ struct Group {
 mod tests {
     use super::*;
     use crate::block::{LOG_BLOCK_FIRST_REC_GROUP, LOG_BLOCK_HDR_NO, block_number};
-    use format::page::checksum::crc32c;
+    use format::checksum::crc32c;
 
     const START: Lsn = Lsn(84_237_312);
     /// `MLOG_WRITE_STRING` of 489 bytes to page 1 of tablespace 0: the payload of a block.

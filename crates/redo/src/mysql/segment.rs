@@ -24,7 +24,7 @@ use crate::block::{LOG_BLOCK_SIZE, block_start};
 use crate::segment::{MAGIC, MAGIC_AT, TIMELINE_AT};
 use crate::{RedoError, check_crc};
 use format::bytes::be;
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 use format::types::Lsn;
 
 /// The header of a segment.

@@ -1,7 +1,7 @@
 //! What records do to their pages.
 
+use super::mysql;
 use super::row_style::RowStyle;
-use crate::mysql;
 
 /// What a record does to its page. Offsets are bytes from the start of the page, lengths are bytes; neither is checked against the page
 /// size, which only [`apply`](crate::apply::apply) knows.

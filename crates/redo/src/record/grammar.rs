@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use super::fault::RecordError;
+use super::mysql_reader;
 use super::reader::{Records, records};
 use super::subject::{Subject, Subjects, subjects};
 use super::whole::RedoRecord;
-use crate::mysql;
 
 /// The format of a log's records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,7 +24,7 @@ pub enum MtrRecords<'a> {
     /// MariaDB's.
     MariaDb(Records<'a>),
     /// MySQL's.
-    MySql(mysql::record::Records<'a>),
+    MySql(mysql_reader::Records<'a>),
 }
 
 impl Grammar {
@@ -33,7 +33,7 @@ impl Grammar {
     pub const fn records(self, bytes: &[u8]) -> MtrRecords<'_> {
         match self {
             Self::MariaDb => MtrRecords::MariaDb(records(bytes)),
-            Self::MySql => MtrRecords::MySql(mysql::record::records(bytes)),
+            Self::MySql => MtrRecords::MySql(mysql_reader::records(bytes)),
         }
     }
 
@@ -42,7 +42,7 @@ impl Grammar {
     pub const fn subjects(self, bytes: &[u8]) -> MtrSubjects<'_> {
         match self {
             Self::MariaDb => MtrSubjects::MariaDb(subjects(bytes)),
-            Self::MySql => MtrSubjects::MySql(mysql::record::records(bytes)),
+            Self::MySql => MtrSubjects::MySql(mysql_reader::records(bytes)),
         }
     }
 }
@@ -76,7 +76,7 @@ pub enum MtrSubjects<'a> {
     /// MariaDB's.
     MariaDb(Subjects<'a>),
     /// MySQL's, whose length only the whole record gives.
-    MySql(mysql::record::Records<'a>),
+    MySql(mysql_reader::Records<'a>),
 }
 
 impl Iterator for MtrSubjects<'_> {

@@ -7,6 +7,8 @@ mod fault;
 mod file;
 mod frame;
 mod grammar;
+pub mod mysql;
+pub mod mysql_reader;
 mod reader;
 mod row_style;
 mod subject;

@@ -13,7 +13,7 @@ use super::whole::{PageRecord, RedoRecord};
 /// No record may touch bytes before this offset (checksum and page number).
 pub const WRITE_OFFSET_MIN: usize = 8;
 /// The running offset after a record that creates or changes the whole page.
-const OFFSET_AFTER_WHOLE_PAGE: usize = format::page::fil::FIL_PAGE_TYPE;
+const OFFSET_AFTER_WHOLE_PAGE: usize = format::fil::FIL_PAGE_TYPE;
 
 /// The records in `bytes`: those of one mini-transaction, decrypted, without end marker and checksum.
 #[must_use]

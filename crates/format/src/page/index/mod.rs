@@ -2,20 +2,19 @@
 
 mod bits;
 mod check;
-pub(crate) mod rule;
 mod walk;
 
 use crate::bytes::be;
 use crate::corruption::Corruption;
-use crate::page::fil::{self, FIL_PAGE_DATA, FIL_PAGE_DATA_END, FIL_PAGE_NEXT, FIL_PAGE_PREV, FIL_PAGE_TYPE, PageType};
+use crate::fil::{self, FIL_PAGE_DATA, FIL_PAGE_DATA_END, FIL_PAGE_NEXT, FIL_PAGE_PREV, FIL_PAGE_TYPE, PageType};
+use crate::kind::Family;
 use crate::page::fsp::FileAddress;
-use crate::page::kind::Family;
 use crate::page::space_format::SpaceFormat;
 use crate::record::{Record, RecordStyle};
 use crate::types::{PageNo, SpaceId};
 
+pub use crate::index_rule::{IndexFinding, IndexRule};
 pub use check::{IndexChecker, PageCounts, TreePlace, check_index_page};
-pub use rule::{IndexFinding, IndexRule};
 pub use walk::{FreeRecords, Records};
 
 /// Directory slots. 2 bytes.
@@ -41,7 +40,7 @@ pub const PAGE_MAX_TRX_ID: usize = 56;
 /// Levels below. 2 bytes.
 pub const PAGE_LEVEL: usize = 64;
 /// The index. 8 bytes.
-pub use crate::page::fil::PAGE_INDEX_ID;
+pub use crate::fil::PAGE_INDEX_ID;
 /// Segment of the leaves, on the root. 10 bytes.
 pub const PAGE_BTR_SEG_LEAF: usize = 74;
 /// Segment of the other pages, on the root. 10 bytes.

@@ -4,9 +4,9 @@ mod reader;
 mod zip_pieces;
 
 use crate::bytes::be;
-use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_NEXT, FIL_PAGE_TYPE, PageType};
+use crate::fil::{FIL_PAGE_DATA, FIL_PAGE_NEXT, FIL_PAGE_TYPE, PageType};
+use crate::kind::Family;
 use crate::page::fsp::{FileAddress, ListBase};
-use crate::page::kind::Family;
 use crate::types::{PageNo, SpaceId};
 
 pub use reader::{LobDamage, LobReader};

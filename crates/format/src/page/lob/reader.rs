@@ -6,9 +6,9 @@ use thiserror::Error;
 use super::zip_pieces::ZipPieces;
 use super::{Chain, LobEntry, LobFirst, LobPart, Reference, ZLOB_FIRST_INDEX_LIST, lob_data, zip_part};
 use crate::bytes::be;
-use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_NEXT, FIL_PAGE_TYPE};
+use crate::fil::{FIL_PAGE_DATA, FIL_PAGE_NEXT, FIL_PAGE_TYPE};
+use crate::kind::Family;
 use crate::page::fsp::{FileAddress, ListBase};
-use crate::page::kind::Family;
 use crate::types::PageNo;
 
 /// Why an off-page value cannot be read.

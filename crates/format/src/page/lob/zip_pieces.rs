@@ -10,7 +10,7 @@ use flate2::{Decompress, FlushDecompress, Status};
 use super::reader::LobDamage;
 use super::{ZipEntry, zip_lob_data};
 use crate::bytes::be;
-use crate::page::fil::FIL_PAGE_NEXT;
+use crate::fil::FIL_PAGE_NEXT;
 use crate::page::fsp::FileAddress;
 use crate::types::PageNo;
 

@@ -1,13 +1,13 @@
 //! Compares a packed page with the page inside.
 
-use super::damage::ZipDamage;
 use super::directory::slots_of;
 use super::header::{Header, SLOT_ORIGIN};
 use super::pack::HEADERS;
 use super::parts::{HEADER_BYTES, locate};
-use crate::page::fil::FIL_PAGE_DATA_END;
+use crate::fil::FIL_PAGE_DATA_END;
 use crate::page::index::PAGE_DATA;
 use crate::record::{Layout, REC_INFO_MIN_REC, RecordFields};
+use crate::zip_damage::ZipDamage;
 
 /// Whether two unpacked pages have the same headers, the same records in the same places, and the same free list. Leftover bytes in free
 /// space may differ, since nothing reads them. The min-rec flag may differ too, since packed pages do not have it.

@@ -1,11 +1,11 @@
 //! Builds the dense directory from the records of the unpacked page.
 
-use super::damage::ZipDamage;
 use super::header::{Header, SLOT_DELETED, SLOT_ORIGIN, SLOT_OWNER};
 use super::parts::HEADER_BYTES;
 use super::rebuild::{INFIMUM, SUPREMUM};
 use crate::bytes::be;
 use crate::record::{REC_INFO_DELETED, RecordStyle};
+use crate::zip_damage::ZipDamage;
 
 const N_OWNED_MASK: u8 = 0x0F;
 /// Lowest origin that a record of the heap can have.

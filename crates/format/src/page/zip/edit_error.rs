@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::damage::ZipDamage;
+use crate::zip_damage::ZipDamage;
 
 /// Why a change to a ROW_FORMAT=COMPRESSED page is impossible or cannot be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]

@@ -1,7 +1,6 @@
 //! Changes a packed page and the page inside together.
 
 use super::agree::agree;
-use super::damage::ZipDamage;
 use super::directory::{put_slots, slots_of};
 use super::edit_error::ZipEditError;
 use super::entry;
@@ -12,6 +11,7 @@ use super::trailer::{Extent, Places};
 use super::unpacker::Unpacker;
 use crate::page::space_format::SpaceFormat;
 use crate::record::{Layout, RecordFields, Stored};
+use crate::zip_damage::ZipDamage;
 
 /// The page inside a compressed page, while both are changed. Change the page inside first, then report the change: the packed page is then
 /// changed as the server does it. The server appends whole records to the modification log and keeps the rest in the trailer.

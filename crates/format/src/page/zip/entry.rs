@@ -1,10 +1,10 @@
 //! A modification log entry, in the server's format.
 
-use super::damage::ZipDamage;
 use super::parts::{HEADER_BYTES, locate, packed_parts};
 use super::trailer::Places;
 use crate::bytes::be;
 use crate::record::{Layout, RecordFields};
+use crate::zip_damage::ZipDamage;
 
 /// The first heap number that takes two bytes.
 const LONG: u16 = 64;

@@ -1,11 +1,11 @@
 //! The uncompressed parts of a packed page: the header at the front, the trailer and the dense directory at the end.
 
-use super::damage::ZipDamage;
 use super::parts::{REFERENCE_BYTES, SYSTEM_BYTES};
 use crate::bytes::be;
-use crate::page::fil::FIL_PAGE_PREV;
+use crate::fil::FIL_PAGE_PREV;
 use crate::page::index::{PAGE_DATA, PAGE_FREE, PAGE_HEAP_TOP, PAGE_LEVEL, PAGE_N_DIR_SLOTS, PAGE_N_HEAP, PAGE_N_RECS};
 use crate::types::PageNo;
+use crate::zip_damage::ZipDamage;
 
 /// In a dense directory slot: the record is delete-marked.
 pub(super) const SLOT_DELETED: u16 = 0x8000;

@@ -1,12 +1,12 @@
 //! The modification log: records written after the page was compressed, in that order.
 
-use super::damage::ZipDamage;
 use super::header::Header;
 use super::parts::{HEADER_BYTES, locate, packed_parts};
 use super::rebuild;
 use super::unpacker::Unpacker;
 use crate::bytes::be;
 use crate::record::{Layout, RecordFields};
+use crate::zip_damage::ZipDamage;
 
 /// Upper limit for a record's null bitmap and lengths: 128 bytes of bits, and 2 bytes of length for each of 1023 fields.
 const LENGTHS_MAX: usize = 2304;

@@ -1,7 +1,6 @@
 #![doc = include_str!("../../../docs/zip.md")]
 
 mod agree;
-pub mod damage;
 mod directory;
 pub mod edit_error;
 mod editor;
@@ -15,7 +14,7 @@ mod stream;
 mod trailer;
 mod unpacker;
 
-pub use damage::ZipDamage;
+pub use crate::zip_damage::ZipDamage;
 pub use edit_error::ZipEditError;
 pub use editor::Editor;
 pub use unpacker::Unpacker;

@@ -7,7 +7,6 @@ use std::ops::Range;
 
 use flate2::{Compress, Compression, FlushCompress, Status};
 
-use super::damage::ZipDamage;
 use super::directory::{put_slots, slots_of};
 use super::edit_error::ZipEditError;
 use super::entry;
@@ -15,9 +14,10 @@ use super::header::{Header, SLOT_ORIGIN};
 use super::parts::{HEADER_BYTES, REFERENCE_BYTES, locate, packed_parts};
 use super::trailer::{Extent, Places};
 use super::unpacker::Unpacker;
-use crate::page::fil::{FIL_PAGE_DATA, FIL_PAGE_LSN, FIL_PAGE_PREV, FIL_PAGE_TYPE};
+use crate::fil::{FIL_PAGE_DATA, FIL_PAGE_LSN, FIL_PAGE_PREV, FIL_PAGE_TYPE};
 use crate::page::index::PAGE_DATA;
 use crate::record::{Layout, RecordStyle};
+use crate::zip_damage::ZipDamage;
 
 /// The highest level of zlib.
 pub(super) const LEVEL_MAX: u8 = 9;

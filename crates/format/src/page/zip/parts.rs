@@ -1,8 +1,8 @@
 //! The parts of a record: those in the stream and the log, and those in the trailer.
 
-use super::damage::ZipDamage;
 pub(super) use crate::record::REFERENCE_BYTES;
 use crate::record::{Layout, Record, RecordFields, RecordStyle};
+use crate::zip_damage::ZipDamage;
 
 /// Trailer bytes per record: the child page number above the leaves, DB_TRX_ID and DB_ROLL_PTR in clustered leaves.
 pub(super) const CHILD_BYTES: usize = 4;

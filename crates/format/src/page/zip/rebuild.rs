@@ -1,13 +1,13 @@
 //! Rebuilds the page's records from the stream, and adds what the stream leaves out.
 
-use super::damage::ZipDamage;
 use super::header::{Header, SLOT_DELETED, SLOT_ORIGIN, SLOT_OWNER, Trailer, dense_slot};
 use super::parts::{CHILD_BYTES, HEADER_BYTES, REFERENCE_BYTES, SYSTEM_BYTES, locate, packed_parts};
 use super::unpacker::Unpacker;
 use crate::bytes::be;
-use crate::page::fil::FIL_PAGE_DATA_END;
+use crate::fil::FIL_PAGE_DATA_END;
 use crate::page::index::{PAGE_DATA, PAGE_DIR_SLOT_SIZE};
 use crate::record::{Layout, REC_INFO_DELETED, REC_INFO_MIN_REC, RecordStyle, Stored};
+use crate::zip_damage::ZipDamage;
 
 pub(super) const INFIMUM: u16 = RecordStyle::Compact.infimum();
 pub(super) const SUPREMUM: u16 = RecordStyle::Compact.supremum();

@@ -2,12 +2,12 @@
 
 use flate2::{Decompress, FlushDecompress, Status};
 
-use super::damage::ZipDamage;
 use super::header::Header;
 use super::parts::SYSTEM_BYTES;
 use super::unpacker::Unpacker;
 use crate::page::index::PAGE_DATA;
 use crate::record::{FieldLayout, Instant, Layout, Storage};
+use crate::zip_damage::ZipDamage;
 
 /// Written by a full flush at the end of the descriptions.
 const FLUSH_MARK: [u8; 4] = [0, 0, 0xFF, 0xFF];

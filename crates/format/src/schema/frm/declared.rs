@@ -5,13 +5,13 @@ use super::key::{ALGORITHM_HASH, ALGORITHM_VECTOR, KEY_FULLTEXT, KEY_SPATIAL, KE
 use super::reader::Reader;
 use super::typed::{OptionLists, Typed};
 use crate::bytes::le;
-use crate::page::kind::Family;
+use crate::calendar::day_of;
+use crate::kind::Family;
 use crate::schema::collations::Collation;
 use crate::schema::declared::{Declared, KeyDef, KeyKind, KeyPart};
+use crate::schema::quoted::{quoted, quoted_bytes, quoted_name};
 use crate::schema::sdi::{prefix_characters, row_format};
-use crate::schema::show_create::{quoted, quoted_bytes, quoted_name};
 use crate::schema::{ColumnDef, Visibility};
-use crate::value::temporal::Date;
 
 /// The first maintenance release of each series that prints the values of all engine options in quotes. 10.11.19 and 11.8.9 were seen to do
 /// so, and the changelog of 11.8.9 includes that of 11.4.13. 10.5.23 and 11.8.6 print values as they were written.
@@ -259,7 +259,7 @@ fn with_moment(clause: &str) -> String {
 
 /// A Unix time as a date and time in UTC.
 fn moment(seconds: u64) -> String {
-    let Date { year, month, day } = Date::from_days(u32::try_from(seconds / 86_400).unwrap_or(u32::MAX));
+    let (year, month, day) = day_of(u32::try_from(seconds / 86_400).unwrap_or(u32::MAX));
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }

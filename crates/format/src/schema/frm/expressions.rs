@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::error::FrmError;
 use super::reader::Reader;
-use crate::page::kind::Family;
+use crate::kind::Family;
 use crate::schema::{CheckDef, Generated};
 
 /// Bytes before the expressions in a MariaDB file.

@@ -4,7 +4,7 @@ use super::error::FrmError;
 use super::expressions::{ExpressionPlace, Expressions, OfColumn};
 use super::reader::{HEADER, OPTION_PACK_RECORD, Reader};
 use super::typed::Typed;
-use crate::page::kind::Family;
+use crate::kind::Family;
 use crate::schema::types::{decimal, set_bytes};
 use crate::schema::{CheckDef, ColumnDef, ColumnDefault, GeometryKind, SqlType, Versioned, Visibility, charset};
 

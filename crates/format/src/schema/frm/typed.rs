@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::error::FrmError;
 use super::reader::{HEADER, Reader};
 use crate::bytes::le;
-use crate::schema::show_create::{quoted, quoted_name};
+use crate::schema::quoted::{quoted, quoted_name};
 
 /// Unknown typed values below this type may be skipped; the others are needed to read the file.
 const OPTIONAL_BELOW: u8 = 128;

@@ -7,7 +7,7 @@ use super::object::{
 use super::partitions;
 use crate::schema::charset::character_bytes;
 use crate::schema::declared::{Declared, ForeignKey, KeyDef, KeyKind, KeyPart, Rule};
-use crate::schema::show_create::{quoted, quoted_name};
+use crate::schema::quoted::{quoted, quoted_name};
 use crate::schema::{ColumnDef, SqlType};
 
 const ALGORITHM_BTREE: u32 = 2;

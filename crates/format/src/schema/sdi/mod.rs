@@ -20,7 +20,7 @@ use self::object::{
 use self::utf8::utf8;
 use super::fields::{self, BuildError, FieldPart, IndexParts};
 use super::{CheckDef, ColumnDef, IndexRoot, PartitionDef, SqlType, TableDef};
-use crate::page::kind::Family;
+use crate::kind::Family;
 use crate::record::{Instant, RecordStyle};
 use crate::types::{PageNo, SpaceId};
 

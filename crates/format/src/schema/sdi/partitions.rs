@@ -3,7 +3,7 @@
 use super::column::{option, text_option};
 use super::declared::OWN_TABLESPACE;
 use super::object::{Partition, Table};
-use crate::schema::show_create::{quoted, quoted_name};
+use crate::schema::quoted::{quoted, quoted_name};
 
 const TYPE_RANGE_COLUMNS: u32 = 9;
 const TYPE_LIST_COLUMNS: u32 = 10;

@@ -3,7 +3,7 @@
 use super::tokens::{OLD_FORMAT, Token};
 use super::{Cursor, SqlError, SqlTable, default_of, numbered};
 use crate::charset::Charset;
-use crate::page::kind::Family;
+use crate::kind::Family;
 use crate::schema::types::set_bytes;
 use crate::schema::{ColumnDef, ColumnDefault, Generated, GeometryKind, SqlType, Versioned, Visibility, charset};
 

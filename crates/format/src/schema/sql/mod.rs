@@ -5,7 +5,7 @@
 //! text -> statements of tokens -> CREATE TABLE -> items between commas -> columns, keys -> TableDef
 //! ```
 //!
-//! Reads what `SHOW CREATE TABLE`, `mysqldump` and [`super::show_create`] write, and regular handwritten statements. A general SQL parser
+//! Reads what `SHOW CREATE TABLE`, `mysqldump` and [`crate::show_create`] write, and regular handwritten statements. A general SQL parser
 //! (`sqlparser`) was considered and rejected: it fails on version comments, `COMPRESSED`, system versioning and most MariaDB types, and it
 //! does not know how values are stored, which is what we need.
 //!
@@ -21,7 +21,7 @@ use super::collations::Collation;
 use super::declared::{Declared, KeyDef, KeyKind, KeyPart};
 use super::fields::{self, BuildError, IndexParts};
 use super::{ColumnDef, SqlType, TableDef, Versioned, Visibility, charset};
-use crate::page::kind::Family;
+use crate::kind::Family;
 use crate::record::{Instant, RecordStyle};
 
 /// Why a text yields no definition.

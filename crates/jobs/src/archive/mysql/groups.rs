@@ -126,7 +126,7 @@ mod tests {
     };
 
     use format::bytes::be;
-    use format::page::checksum::crc32c;
+    use format::checksum::crc32c;
 
     const START: Lsn = Lsn(79_342_080);
 

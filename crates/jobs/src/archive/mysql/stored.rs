@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use format::Lsn;
-use format::page::checksum::crc32c;
+use format::checksum::crc32c;
 use redo::block::LOG_BLOCK_SIZE;
 use redo::mysql::follow::SoundBlocks;
 use redo::mysql::mtr_reader::MtrReader;

@@ -85,7 +85,7 @@ fn a_tablespace_that_is_imported_after_it_was_copied_is_copied_again() {
         let part = part_of(&File::open(&path).expect("open"), &path, &KeyStore::new()).expect("read").expect("sound");
         let mut bytes = before.clone();
         for page in bytes.chunks_mut(16 << 10).filter(|page| page.iter().any(|byte| *byte != 0)) {
-            format::seal_page(page, lsn, format::page::checksum::Algorithm::FullCrc32, &part.format).expect("sealed");
+            format::seal_page(page, lsn, format::checksum::Algorithm::FullCrc32, &part.format).expect("sealed");
         }
         bytes
     };

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use format::bytes::be;
-use format::page::fil::{FIL_PAGE_LSN, FIL_PAGE_NEXT, FIL_PAGE_PREV, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE, PageType};
+use format::fil::{FIL_PAGE_LSN, FIL_PAGE_NEXT, FIL_PAGE_PREV, FIL_PAGE_SPACE_ID, FIL_PAGE_TYPE, PageType};
 use format::page::fsp::{FSP_SPACE_FLAGS, FSP_SPACE_ID};
 use format::page::seal::seal_mysql;
 use format::{Lsn, NotTablespace, PageId, PageSize, SpaceFormat, SpaceId, Verdict, verify_page};

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use flow::lock::Sharing;
 use format::bytes::be;
-use format::page::fil::FIL_PAGE_SPACE_ID;
+use format::fil::FIL_PAGE_SPACE_ID;
 use format::{SpaceHeader, SpaceId};
 use rustix::fs::syncfs;
 

@@ -35,13 +35,13 @@ use super::scan::{ScanOptions, freed_leaves, reached_again, scan, stray_leaves};
 use super::source::{TableSource, Tables, TreeSource, Wish};
 use super::split::{OpenTable, SplitPart, leaves, with_tree};
 use crate::Error;
-use crate::report::document::Pending;
 use crate::report::watcher::watched;
 use crate::source::keys::KeyFiles;
+use crate::source::redo_log::Pending;
 use crate::source::selection::Selection;
+use crate::source::tablespace::transactions::numbers_in;
+use crate::source::tablespace::{Opener, Tablespace};
 use crate::tree::ranges::Ranges;
-use crate::tree::transactions::numbers_in;
-use crate::tree::{Opener, Tablespace};
 
 pub use row_text::Geometry;
 pub use separated::SeparatedOptions;

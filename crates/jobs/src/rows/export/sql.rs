@@ -1,6 +1,7 @@
 //! INSERT statements of many rows each, for either server's client.
 
-use format::schema::show_create::{comment, quoted_name};
+use format::schema::quoted::quoted_name;
+use format::show_create::comment;
 use format::value::{ValueKind, ValueType, float};
 
 use super::format::Refused;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use format::bytes::be;
-use format::page::fil::{self, PageType};
+use format::fil::{self, PageType};
 use format::{Encryption, Family, SpaceFormat, SpaceId};
 use redo::mysql::undo_number;
 
@@ -15,12 +15,12 @@ use super::entry::{Dictionary, Entry, Holds, TreeAt};
 use super::frm::{Half, halves};
 use super::log::FileEvents;
 use crate::finding_code::FindingCode;
-use crate::report::document::Severity;
 use crate::source::files;
 use crate::source::keys::SpaceKey;
 use crate::source::name::NameHint;
 use crate::source::redo_log::IN_DDL;
-use crate::tree::{Opener, Tablespace};
+use crate::source::severity::Severity;
+use crate::source::tablespace::{Opener, Tablespace};
 
 /// After a clean shutdown there is nothing left to roll back.
 const WITHOUT_UNDO: &str =

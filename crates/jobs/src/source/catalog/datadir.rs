@@ -8,9 +8,9 @@ use format::keyring::KeyStore;
 
 use super::entry::Dictionary;
 use crate::finding_code::FindingCode;
-use crate::report::document::Severity;
 use crate::source::selection::Selection;
-use crate::tree::Tablespace;
+use crate::source::severity::Severity;
+use crate::source::tablespace::Tablespace;
 
 /// A finding about a datadir as a whole, or about a file's place in it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -43,18 +43,16 @@ use self::frm::{Half, halves};
 use self::log::FileEvents;
 pub(crate) use self::ring::changes_page;
 use super::datadir::{Candidate, Inventory, Outside};
-use super::files;
 use super::keys::{NO_KEY, SpaceKey};
 use super::name::NameHint;
 use super::redo_log::{RedoLogs, unbegun_truncation_logs};
-use super::remote;
 use super::selection::Selection;
-use super::system;
-use crate::report::document::Severity;
+use super::{files, remote, system};
 use crate::source::backup::{BackupNotes, is_own_increment};
 use crate::source::is_unwritten;
 use crate::source::log_name::LOG;
-use crate::tree::{FoundFile, Tablespace, transactions};
+use crate::source::severity::Severity;
+use crate::source::tablespace::{FoundFile, Tablespace, transactions};
 
 /// How often, and at what interval, to recheck differences beside a running server.
 const TRIES: u32 = 4;

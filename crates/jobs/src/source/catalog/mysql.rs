@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use format::bytes::be;
-use format::page::fil::FIL_PAGE_SPACE_ID;
+use format::fil::FIL_PAGE_SPACE_ID;
 use format::page::sdi::SdiKind;
 use format::schema::TableDef;
 use format::schema::sdi::from_sdi;
@@ -25,7 +25,7 @@ use super::rows::{DictionaryRow, DictionaryTable, Which};
 use crate::source::files::File;
 use crate::source::name::{NameHint, places_inside};
 use crate::source::read_up_to;
-use crate::tree::{Opener, Tablespace, sdi};
+use crate::source::tablespace::{Opener, Tablespace, sdi};
 
 /// Value of `tables.hidden`: an intermediate table of an ALTER TABLE.
 const HIDDEN_DDL: u8 = 4;

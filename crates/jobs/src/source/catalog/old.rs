@@ -18,7 +18,7 @@ use super::entry::{Dictionary, Dropped, DroppedTree, Entry, Holds, TreeAt};
 use super::rows::{Which, each_row};
 use crate::source::datadir::{is_of_backup, link_target};
 use crate::source::files;
-use crate::tree::{Opener, Tablespace};
+use crate::source::tablespace::{Opener, Tablespace};
 
 const NONE: u32 = u32::MAX;
 /// The root of SYS_COLUMNS, which is the same in every server.

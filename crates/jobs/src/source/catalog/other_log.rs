@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use format::bytes::be;
+use format::fil::{FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_LSN};
 use format::keyring::KeyStore;
-use format::page::fil::{FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_LSN};
 use format::page::rollback::{TRX_ID_WRITE_MARGIN, TRX_SYS_PAGE_NO, next_transaction};
 use format::{Family, Lsn};
 use redo::LogVendor;
@@ -16,12 +16,12 @@ use super::history::{Contradiction, History};
 use super::log::FileEvents;
 use super::{Catalog, CatalogFinding, Held, Says};
 use crate::finding_code::FindingCode;
-use crate::report::document::Severity;
 use crate::source::backup::{BackupNotes, is_own_increment};
 use crate::source::files;
 use crate::source::name::NameHint;
 use crate::source::redo_log::{RedoLogs, awaits_clone, identify, log_files};
-use crate::tree::{Opener, Tablespace};
+use crate::source::severity::Severity;
+use crate::source::tablespace::{Opener, Tablespace};
 
 /// A stretch of log this long always contains a page change.
 const SILENCE: u64 = 32 << 10;

@@ -9,7 +9,7 @@ use format::page::lob::Reference;
 use format::record::{Record, RecordFields};
 use format::schema::{FieldSource, IndexDef, TableDef};
 
-use crate::tree::{Opener, Tablespace, sdi};
+use crate::source::tablespace::{Opener, Tablespace, sdi};
 
 /// No B-tree has more levels than this.
 const LEVELS_MAX: usize = 64;

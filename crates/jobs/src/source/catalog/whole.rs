@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use super::datadir::{Catalog, CatalogFinding, Says};
 use crate::finding_code::FindingCode;
-use crate::report::document::Severity;
 use crate::source::backup::{BackupNotes, XTRABACKUP};
 use crate::source::files;
 use crate::source::log_name::{COPIED_LOG, LOG, REDO_DIR};
 use crate::source::name::NameHint;
 use crate::source::redo_log::log_files;
-use crate::tree::Tablespace;
+use crate::source::severity::Severity;
+use crate::source::tablespace::Tablespace;
 
 /// Whether the system tablespace is from MySQL 8.0 or later.
 pub(super) fn has_sdi(space: &Tablespace) -> bool {

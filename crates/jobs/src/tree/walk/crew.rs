@@ -16,8 +16,9 @@ use format::schema::IndexDef;
 
 use super::leaf_run::LeafRun;
 use super::{Depth, Receivers, Tools, TreeCounts, Walk};
+use crate::source::tablespace::Tablespace;
 use crate::tree::ranges::Reached;
-use crate::tree::{Root, SpaceMap, Tablespace};
+use crate::tree::{Root, SpaceMap};
 
 /// All workers of a run.
 pub struct Crew<'c> {

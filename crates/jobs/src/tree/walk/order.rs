@@ -1,7 +1,7 @@
 //! A page against its predecessor and the node pointer to it.
 
 use format::PageNo;
-use format::page::fil::PageType;
+use format::fil::PageType;
 use format::page::index::IndexPage;
 use format::record::Record;
 use format::schema::{IndexDef, compare_keys};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use format::bytes::be;
-use format::page::fil::FIL_PAGE_TYPE;
+use format::fil::FIL_PAGE_TYPE;
 use format::page::index::{IndexFinding, IndexPage, IndexRule, TreePlace};
 use format::record::redundant;
 use format::{Corruption, PageNo, Verdict};

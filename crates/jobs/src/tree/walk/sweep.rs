@@ -18,7 +18,7 @@ use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flow::Gather;
-use format::page::fil::PageType;
+use format::fil::PageType;
 use format::page::index::IndexPage;
 use format::record::{Record, RecordFields};
 use format::schema::{IndexDef, compare_keys};

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use flow::Gather;
 use format::bytes::be;
-use format::page::fil::{FIL_PAGE_TYPE, PageType};
+use format::fil::{FIL_PAGE_TYPE, PageType};
 use format::page::index::IndexPage;
 use format::page::lob::{LobReader, Reference};
 use format::record::Storage;

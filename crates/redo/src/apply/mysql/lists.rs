@@ -8,8 +8,8 @@ use super::super::index::{
 };
 use super::rows::{Row, before, bytes_of, delete, insert, insert_row, shape_of};
 use super::shape::IndexShape;
-use crate::mysql::change::{InsertBodies, InsertBody};
-use format::page::fil::{FIL_PAGE_TYPE, PageType};
+use crate::record::mysql::change::{InsertBodies, InsertBody};
+use format::fil::{FIL_PAGE_TYPE, PageType};
 
 /// Smallest record size. A chain of more records than would fit at this size is a cycle.
 const RECORD_MIN: usize = 5;

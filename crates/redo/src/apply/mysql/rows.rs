@@ -8,8 +8,8 @@ use super::super::index::{
     PAGE_N_DIRECTION, PAGE_N_HEAP, PAGE_N_RECS, no_direction,
 };
 use super::shape::{IndexShape, Shape, redundant_end};
-use crate::mysql::change::{InsertBody, SystemFields, Updates};
 use crate::record::RowStyle;
+use crate::record::mysql::change::{InsertBody, SystemFields, Updates};
 
 /// Directions of inserts.
 const PAGE_LEFT: u16 = 1;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::super::error::ApplyError;
 use super::super::image::Result;
-use crate::mysql::index_info::{Field, FieldLen, Fields, IndexInfo};
+use crate::record::mysql::index_info::{Field, FieldLen, Fields, IndexInfo};
 use format::bytes::be;
 
 /// Record flags: the row's version, or its number of fields, comes before the fixed header.

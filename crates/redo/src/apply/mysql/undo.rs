@@ -5,7 +5,7 @@ use super::super::image::{Image, Result, field};
 use super::super::undo::{
     POINTER_SIZE, TRAILER_SIZE, TRX_UNDO_PAGE_DATA, TRX_UNDO_PAGE_FREE, TRX_UNDO_PAGE_START, TRX_UNDO_PAGE_TYPE,
 };
-use format::page::fil::{FIL_PAGE_TYPE, PageType};
+use format::fil::{FIL_PAGE_TYPE, PageType};
 use format::page::rollback::{TRX_UNDO_LAST_LOG, TRX_UNDO_STATE, TRX_UNDO_TRX_ID};
 
 /// Header of the first undo log, the only one that is reused.

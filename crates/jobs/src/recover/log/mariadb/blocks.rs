@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 
 use format::bytes::be;
-use format::page::fil::FIL_PAGE_FILE_FLUSH_LSN;
+use format::fil::FIL_PAGE_FILE_FLUSH_LSN;
 use redo::block::{LOG_BLOCK_SIZE, LogBlock};
 use redo::close_blocks::{clean_slot, last_block, restarted_blocks};
 use redo::log_key::LogKey;

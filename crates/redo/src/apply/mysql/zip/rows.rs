@@ -6,8 +6,8 @@ use super::super::super::index::{Index, PAGE_FREE, PAGE_LEVEL, no_direction};
 use super::super::rows::{self, Room, Row, build, put_row, room_in_heap, shape_of, take_free};
 use super::super::shape::{IndexShape, Shape};
 use super::super::{DELETED, MIN_RECORD, lists};
-use crate::mysql::change::{InsertBodies, InsertBody, SystemFields, Updates};
 use crate::record::RowStyle;
+use crate::record::mysql::change::{InsertBodies, InsertBody, SystemFields, Updates};
 use format::page::zip::{Editor, ZipEditError};
 
 const CHILD_SIZE: usize = 4;

@@ -1,8 +1,8 @@
-#![doc = include_str!("../../docs/checksum.md")]
+#![doc = include_str!("../docs/checksum.md")]
 
 use std::fmt;
 
-pub use crate::page::fold::{PAGES_MAX, fold, innodb_new_many};
+pub use crate::fold::{PAGES_MAX, fold, innodb_new_many};
 
 /// Stored instead of a checksum when none is computed (`innodb_checksum_algorithm=none`).
 pub const NO_CHECKSUM_MAGIC: u32 = 0xDEAD_BEEF;

@@ -1,34 +1,10 @@
 //! Literals: quoted text, and defaults from the server's own row image.
 
-use crate::charset::Charset;
-use crate::page::kind::Family;
+use crate::kind::Family;
 use crate::schema::charset::BINARY;
+use crate::schema::quoted::quoted;
 use crate::schema::{ColumnDef, ColumnDefault, SqlType};
 use crate::value::ValueType;
-
-/// Text in quotes, as the servers escape it.
-pub(in crate::schema) fn quoted(text: &str) -> String {
-    let mut out = String::from("'");
-    for character in text.chars() {
-        match character {
-            '\\' => out.push_str("\\\\"),
-            '\0' => out.push_str("\\0"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\'' => out.push_str("''"),
-            other => out.push(other),
-        }
-    }
-    out.push('\'');
-    out
-}
-
-/// Bytes of text in their charset, in quotes.
-pub(in crate::schema) fn quoted_bytes(collation: u16, bytes: &[u8]) -> String {
-    let mut utf8 = Vec::new();
-    Charset::of(collation).to_utf8(bytes, &mut utf8);
-    quoted(&String::from_utf8_lossy(&utf8))
-}
 
 /// The default in the column's image, as a literal. `None` if its bytes are not a value of the type.
 pub(super) fn default_literal(family: Family, version: u32, column: &ColumnDef) -> Option<String> {

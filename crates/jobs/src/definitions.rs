@@ -1,28 +1,32 @@
 //! Which index is which: names and fields, from the tablespaces themselves (MySQL 8.0 and later) or from the dictionary in `ibdata1` and
 //! the `.frm` files (MariaDB, MySQL up to 5.7).
 
+pub(crate) mod known;
+pub mod lone;
+
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use format::fil::PageType;
 use format::keyring::KeyStore;
-use format::page::fil::PageType;
 use format::page::index::IndexPage;
+use format::page::instant::{self, Metadata};
 use format::page::sdi::SdiKind;
 use format::record::{Record, RecordFields, redundant};
 use format::schema::dictionary::{DICT_HDR_PAGE_NO, DictionaryRoots, SysIndex, SysTable};
 use format::schema::filename::{table_name, whole_table};
 use format::schema::frm::{DOC_ID_INDEX, from_frm};
-use format::schema::instant::{self, Metadata};
 use format::schema::sdi::{SdiTableError, from_sdi};
 use format::schema::{IndexDef, TableDef, builtin};
 use format::{Family, PageNo};
 
 use crate::source::read_small;
-use crate::tree::{FoundFile, Opener, Root, SpaceMap, Tablespace, sdi};
+use crate::source::tablespace::{FoundFile, Opener, Tablespace, sdi};
+use crate::tree::{Root, SpaceMap};
 
 /// More than the servers accept in a definition: 4096 columns with the longest comments, and all partitions.
-pub(super) const FRM_MAX: u64 = 16 << 20;
+pub(crate) const FRM_MAX: u64 = 16 << 20;
 
 /// What is known of an index.
 #[derive(Debug, Clone)]
@@ -126,7 +130,7 @@ impl Definitions {
         definitions
     }
 
-    pub(super) fn add_own(&mut self, space: &Tablespace, table: &Arc<TableDef>) {
+    pub(crate) fn add_own(&mut self, space: &Tablespace, table: &Arc<TableDef>) {
         for (part, index) in table.trees() {
             let Some(root) = index.root else { continue };
             let part = part.map(|part| format!(" partition {}", part.name)).unwrap_or_default();

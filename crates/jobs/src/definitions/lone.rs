@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use format::page::fil::PageType;
+use format::fil::PageType;
 use format::page::index::IndexPage;
 use format::record::{Instant, RecordFields};
 use format::schema::filename::partition_name;
@@ -21,12 +21,13 @@ use format::schema::sql::from_sql;
 use format::schema::{IndexDef, IndexRoot, PartitionDef, TableDef};
 use format::{Family, PageNo};
 
-use super::definitions::{Definitions, FRM_MAX};
-use super::know;
 use crate::Error;
+use crate::definitions::known::know;
+use crate::definitions::{Definitions, FRM_MAX};
 use crate::source::name::decoded;
 use crate::source::read_small;
-use crate::tree::{Opener, Root, Tablespace, sdi};
+use crate::source::tablespace::{Opener, Tablespace, sdi};
+use crate::tree::Root;
 
 /// Longer than any dump of table definitions alone.
 const SQL_MAX: u64 = 256 << 20;

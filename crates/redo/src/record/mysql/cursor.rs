@@ -5,58 +5,58 @@ use format::bytes::be;
 
 /// The unread bytes of a record.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Cursor<'a> {
+pub(crate) struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) const fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
     /// Bytes read so far.
-    pub(super) const fn position(&self) -> usize {
+    pub(crate) const fn position(&self) -> usize {
         self.at
     }
 
-    pub(super) const fn is_at_end(&self) -> bool {
+    pub(crate) const fn is_at_end(&self) -> bool {
         self.at >= self.bytes.len()
     }
 
-    pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], RecordFault> {
+    pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], RecordFault> {
         let end = self.at.checked_add(len).ok_or(RecordFault::Length)?;
         let taken = self.bytes.get(self.at..end).ok_or(RecordFault::Length)?;
         self.at = end;
         Ok(taken)
     }
 
-    pub(super) fn byte(&mut self) -> Result<u8, RecordFault> {
+    pub(crate) fn byte(&mut self) -> Result<u8, RecordFault> {
         let byte = *self.bytes.get(self.at).ok_or(RecordFault::Length)?;
         self.at += 1;
         Ok(byte)
     }
 
-    pub(super) fn u16(&mut self) -> Result<u16, RecordFault> {
+    pub(crate) fn u16(&mut self) -> Result<u16, RecordFault> {
         be::u16_at(self.take(2)?, 0).ok_or(RecordFault::Length)
     }
 
     /// A 16-bit offset or length.
-    pub(super) fn size(&mut self) -> Result<usize, RecordFault> {
+    pub(crate) fn size(&mut self) -> Result<usize, RecordFault> {
         self.u16().map(usize::from)
     }
 
-    pub(super) fn u32(&mut self) -> Result<u32, RecordFault> {
+    pub(crate) fn u32(&mut self) -> Result<u32, RecordFault> {
         be::u32_at(self.take(4)?, 0).ok_or(RecordFault::Length)
     }
 
-    pub(super) fn u64(&mut self) -> Result<u64, RecordFault> {
+    pub(crate) fn u64(&mut self) -> Result<u64, RecordFault> {
         be::u64_at(self.take(8)?, 0).ok_or(RecordFault::Length)
     }
 
     /// A compressed 32-bit number. Its first byte gives the length; since 8.0.19 large numbers have short forms that no older server
     /// writes.
-    pub(super) fn cint(&mut self) -> Result<u32, RecordFault> {
+    pub(crate) fn cint(&mut self) -> Result<u32, RecordFault> {
         let first = u32::from(self.byte()?);
         let (base, more) = match first {
             0..=0x7F => return Ok(first),
@@ -74,18 +74,18 @@ impl<'a> Cursor<'a> {
     }
 
     /// Like [`cint`](Self::cint), as a length.
-    pub(super) fn cint_size(&mut self) -> Result<usize, RecordFault> {
+    pub(crate) fn cint_size(&mut self) -> Result<usize, RecordFault> {
         usize::try_from(self.cint()?).map_err(|_| RecordFault::Fields)
     }
 
     /// A 64-bit number with a compressed high half.
-    pub(super) fn c64(&mut self) -> Result<u64, RecordFault> {
+    pub(crate) fn c64(&mut self) -> Result<u64, RecordFault> {
         let high = self.cint()?;
         Ok(u64::from(high) << 32 | u64::from(self.u32()?))
     }
 
     /// A 64-bit number, compressed like a 32-bit one if it fits.
-    pub(super) fn mc64(&mut self) -> Result<u64, RecordFault> {
+    pub(crate) fn mc64(&mut self) -> Result<u64, RecordFault> {
         const LONG: u8 = 0xFF;
         if self.bytes.get(self.at) != Some(&LONG) {
             return self.cint().map(u64::from);

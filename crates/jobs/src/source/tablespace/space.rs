@@ -10,7 +10,6 @@ use format::keyring::KeyStore;
 use format::page::sdi::SDI_FLAG;
 use format::{PageId, PageNo, SpaceFormat, SpaceHeader, Verdict};
 
-use super::page::{Opened, Opener};
 use crate::fault;
 use crate::source::datadir::plain;
 use crate::source::files::{self, File};
@@ -18,6 +17,7 @@ use crate::source::keys::SpaceKey;
 use crate::source::page::PageAt;
 use crate::source::remote::RemoteObject;
 use crate::source::space::{self, HEAD, LONG_HEAD};
+use crate::source::tablespace::opener::{Opened, Opener};
 use crate::source::{head_of, read_into};
 
 /// Read this many pages one by one: opening a queue takes longer.
@@ -83,7 +83,7 @@ impl SpaceFile {
 /// The file of the page read last, because the next one is in the same file as a rule, and opening costs more than reading; and memory that
 /// the next page, or the next file's head, takes again.
 #[derive(Debug, Default)]
-pub(super) struct OpenFile {
+pub(crate) struct OpenFile {
     opened: Option<(PathBuf, File)>,
     page: Vec<u8>,
     head: Vec<u8>,
@@ -240,7 +240,7 @@ impl Tablespace {
     ///
     /// # Errors
     /// As [`Self::stored`].
-    pub(super) fn stored_with<T>(
+    pub(crate) fn stored_with<T>(
         &self,
         page_no: u32,
         opener: &mut Opener,
@@ -268,7 +268,7 @@ impl Tablespace {
 
     /// The same; `take` has the opener too. Of a small tablespace, the opener's file stays open for the next page: most of many tablespaces
     /// are small, and opening each of their files five times took longer than reading it.
-    pub(super) fn each_stored_with(
+    pub(crate) fn each_stored_with(
         &self,
         pages: &[u32],
         opener: &mut Opener,

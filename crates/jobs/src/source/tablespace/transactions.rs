@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use flow::FileId;
 use format::bytes::be;
+use format::fil::{FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_LSN};
 use format::keyring::KeyStore;
-use format::page::fil::{FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_LSN};
 use format::page::rollback::{
     OpenUndo, RSEG_ARRAY_PAGE_NO, TRX_ID_WRITE_MARGIN, TRX_SYS_PAGE_NO, last_in_binlog, last_in_log, newest_in_segment,
     next_transaction, open_undo, rollback_segment_array, rollback_segments, undo_logs, waits_for_binlog,
@@ -17,9 +17,8 @@ use format::{Family, Lsn, PageId, PageNo, SpaceId};
 
 use super::{FoundFile, Opener, Tablespace};
 use crate::source::datadir::plain;
-use crate::source::files;
 use crate::source::name::NameHint;
-use crate::source::system;
+use crate::source::{files, system};
 
 /// The number of open transactions in the datadir `dir`; `None` if it is not a datadir.
 ///

@@ -1,16 +1,16 @@
 //! Records of MySQL's redo log: type, tablespace and page, and a body whose length only its content gives.
 
-use super::change;
-use super::cursor::Cursor;
+use crate::record::mysql::change;
+use crate::record::mysql::cursor::Cursor;
 use crate::record::{Change, FileRecord, PageRecord, RecordError, RecordFault, RedoRecord, TableState};
 use format::types::{PageId, SpaceId};
 
 /// Flag in the type: the record is a mini-transaction of its own.
-pub(super) const SINGLE_RECORD: u8 = 0x80;
+pub(crate) const SINGLE_RECORD: u8 = 0x80;
 /// Ends a mini-transaction of several records.
-pub(super) const MLOG_MULTI_REC_END: u8 = 31;
+pub(crate) const MLOG_MULTI_REC_END: u8 = 31;
 /// Padding.
-pub(super) const MLOG_DUMMY_RECORD: u8 = 32;
+pub(crate) const MLOG_DUMMY_RECORD: u8 = 32;
 const MLOG_FILE_CREATE: u8 = 33;
 const MLOG_FILE_RENAME: u8 = 34;
 const MLOG_FILE_DELETE: u8 = 35;
@@ -25,7 +25,7 @@ const META_AUTO_INCREMENT: u8 = 2;
 ///
 /// # Errors
 /// [`RecordFault::Length`] if more bytes are needed; any other if there is no such record.
-pub(super) fn parse(bytes: &[u8]) -> Result<(Option<RedoRecord<'_>>, usize), RecordFault> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<(Option<RedoRecord<'_>>, usize), RecordFault> {
     let mut cursor = Cursor::new(bytes);
     let first = cursor.byte()?;
     let kind = first & !SINGLE_RECORD;

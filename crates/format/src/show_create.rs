@@ -11,20 +11,14 @@
 mod column;
 mod literal;
 
-use super::collations::Collation;
-use super::declared::{ForeignKey, KeyDef, KeyKind, KeyPart, Rule};
-use super::{CheckDef, ColumnDef, TableDef, Versioned, Visibility};
-use crate::page::kind::Family;
+use crate::kind::Family;
 use crate::printable::printable;
+use crate::schema::collations::Collation;
+use crate::schema::declared::{ForeignKey, KeyDef, KeyKind, KeyPart, Rule};
+use crate::schema::quoted::{quoted, quoted_name};
+use crate::schema::{CheckDef, ColumnDef, TableDef, Versioned, Visibility};
 
 pub use self::column::type_name;
-pub(super) use self::literal::{quoted, quoted_bytes};
-
-/// A name in backquotes.
-#[must_use]
-pub fn quoted_name(name: &str) -> String {
-    format!("`{}`", name.replace('`', "``"))
-}
 
 /// A comment in SQL, up to the end of its line. A comment ends at a newline, and what follows it would be run as a statement, so no character
 /// of the text may end the line.

@@ -1,9 +1,9 @@
-#![doc = include_str!("../../docs/page.md")]
+#![doc = include_str!("../docs/page.md")]
 
 use std::fmt;
 
 use crate::bytes::be;
-use crate::page::kind::Family;
+use crate::kind::Family;
 use crate::types::{Lsn, PageNo, SpaceId};
 
 /// First checksum; in full_crc32 the key version. 4 bytes.

@@ -35,7 +35,7 @@ pub fn key_paths((path, key): &(PathBuf, Option<String>)) -> Vec<PathBuf> {
     std::iter::once(path.clone()).chain(key).collect()
 }
 
-pub(super) fn key_file(text: &str) -> Result<(PathBuf, Option<String>), String> {
+pub(crate) fn key_file(text: &str) -> Result<(PathBuf, Option<String>), String> {
     Ok(match text.split_once(',') {
         Some((path, key)) => (PathBuf::from(path), Some(key.to_owned())),
         None => (PathBuf::from(text), None),

@@ -1,7 +1,7 @@
 //! The serialised dictionary information (SDI) in tablespaces of MySQL 8.0 and later: a B-tree of compressed JSON. This is its only reader:
 //! `table` takes fields and roots from it, `info` the names.
 
-use format::page::fil::PageType;
+use format::fil::PageType;
 use format::page::index::IndexPage;
 use format::page::lob::{LobReader, Reference};
 use format::page::sdi::{self, SdiKind, SdiRecord};

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use format::{Family, Lsn};
 
-use super::definitions::Definitions;
+use crate::definitions::Definitions;
 use crate::source::name::NameHint;
-use crate::tree::{Opener, Root, SpaceMap, Tablespace, TreeFinding, roots};
+use crate::source::tablespace::{Opener, Tablespace};
+use crate::tree::{Root, SpaceMap, TreeFinding, roots};
 
 /// Flag of MySQL's general tablespaces.
 const SHARED: u32 = 1 << 11;

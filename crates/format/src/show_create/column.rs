@@ -1,10 +1,11 @@
 //! Prints the line of a column.
 
-use super::literal::{default_literal, quoted, quoted_bytes};
-use super::quoted_name;
-use crate::page::kind::Family;
+use super::literal::default_literal;
+use crate::kind::Family;
 use crate::schema::charset::{BINARY, character_bytes};
 use crate::schema::collations::Collation;
+use crate::schema::quoted::quoted_name;
+use crate::schema::quoted::{quoted, quoted_bytes};
 use crate::schema::{ColumnDef, ColumnDefault, GeometryKind, SqlType, TableDef, Versioned, Visibility};
 
 /// MariaDB prints INVISIBLE after the default from this version on.

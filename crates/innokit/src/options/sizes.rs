@@ -20,7 +20,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| "more than 16 EiB".to_owned())
 }
 
-pub(super) fn rate(text: &str) -> Result<u64, String> {
+pub(crate) fn rate(text: &str) -> Result<u64, String> {
     let number = text.strip_suffix("/s").unwrap_or(text);
     // A user who types 200 means 200M; 200 bytes a second would take years.
     if !number.ends_with(|letter: char| letter.is_ascii_alphabetic()) {

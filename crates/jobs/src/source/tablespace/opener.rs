@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use format::bytes::be;
-use format::page::fil::{self, PageType};
+use format::fil::{self, PageType};
 use format::page::zip::Unpacker;
 use format::{Lsn, Scheme, Verdict};
 
@@ -30,7 +30,7 @@ pub struct Opener {
     /// The highest LSN of the sound pages opened.
     newest: Lsn,
     /// The file of the page read last.
-    pub(super) file: OpenFile,
+    pub(crate) file: OpenFile,
 }
 
 impl Opener {

@@ -18,7 +18,7 @@ pub enum CipherMode {
 }
 
 impl CipherMode {
-    pub(super) const fn other(self) -> Self {
+    pub(crate) const fn other(self) -> Self {
         match self {
             Self::Cbc => Self::Ctr,
             Self::Ctr => Self::Cbc,

@@ -75,7 +75,7 @@ pub(crate) struct Fields {
 
 impl<'a> IndexInfo<'a> {
     /// Parses the form since 8.0.29.
-    pub(super) fn parse(cursor: &mut Cursor<'a>) -> Result<Self, RecordFault> {
+    pub(crate) fn parse(cursor: &mut Cursor<'a>) -> Result<Self, RecordFault> {
         let (version, flags) = (cursor.byte()?, cursor.byte()?);
         if flags & !(COMPACT | VERSIONS | INSTANT) != 0 || version > 1 {
             return Err(RecordFault::Fields);
@@ -105,7 +105,7 @@ impl<'a> IndexInfo<'a> {
     }
 
     /// Parses the form before 8.0.29: nothing at all for REDUNDANT.
-    pub(super) fn parse_old(cursor: &mut Cursor<'a>, is_compact: bool) -> Result<Self, RecordFault> {
+    pub(crate) fn parse_old(cursor: &mut Cursor<'a>, is_compact: bool) -> Result<Self, RecordFault> {
         let mut info = Self { is_compact, ..Self::redundant() };
         if is_compact {
             let n_fields = cursor.u16()?;

@@ -2,12 +2,12 @@
 //!
 //! Facts: `dict0mem.cc` and `btr0cur.cc` of MariaDB 10.11; compared with the altered tables of its datadirs.
 
-use super::fields::BuildError;
-use super::{FieldDef, FieldSource, IndexDef, KeyOrder, TableDef};
 use crate::bytes::be;
 use crate::page::index::IndexPage;
 use crate::page::lob::{BTR_EXTERN_FIELD_REF_SIZE, Reference};
 use crate::record::{FieldLayout, Instant, Layout, REC_INFO_DELETED, RecordStyle, Storage, redundant};
+use crate::schema::BuildError;
+use crate::schema::{FieldDef, FieldSource, IndexDef, KeyOrder, TableDef};
 
 const DROPPED: u16 = 0x8000;
 const DROPPED_NOT_NULL: u16 = 0x4000;

@@ -3,7 +3,7 @@
 use super::cursor::Cursor;
 use super::index_info::IndexInfo;
 use crate::record::{RecordFault, RowStyle};
-use format::page::fil::PageType;
+use format::fil::PageType;
 
 /// Flag of an update or a delete mark: DB_TRX_ID and DB_ROLL_PTR stay unchanged.
 const KEEP_SYS: u8 = 4;
@@ -236,7 +236,7 @@ fn field_update<'a>(cursor: &mut Cursor<'a>) -> Result<FieldUpdate<'a>, RecordFa
 }
 
 impl<'a> InsertBody<'a> {
-    pub(super) fn parse(cursor: &mut Cursor<'a>) -> Result<Self, RecordFault> {
+    pub(crate) fn parse(cursor: &mut Cursor<'a>) -> Result<Self, RecordFault> {
         let code = cursor.cint_size()?;
         let head = if code & 1 == 1 {
             let info_and_status = cursor.byte()?;
@@ -345,7 +345,7 @@ enum IndexForm {
 }
 
 /// The body of a page record of this type. `None` if there is no such type.
-pub(super) fn parse<'a>(kind: u8, cursor: &mut Cursor<'a>) -> Result<Option<Change<'a>>, RecordFault> {
+pub(crate) fn parse<'a>(kind: u8, cursor: &mut Cursor<'a>) -> Result<Option<Change<'a>>, RecordFault> {
     if let Some((kind, form)) = index_kind(kind) {
         let index = match form {
             IndexForm::New => IndexInfo::parse(cursor)?,

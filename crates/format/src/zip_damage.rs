@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::page::index::rule::IndexFinding;
+use crate::index_rule::IndexFinding;
 
 /// Why a page of ROW_FORMAT=COMPRESSED cannot be unpacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
