@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use jobs::rows::key_range::KeyBounds;
 use jobs::rows::reader::OnDamage;
-use jobs::source::keys::KeyFiles;
+use datadir::keys::KeyFiles;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyString, PyTuple};

@@ -14,8 +14,8 @@ use jobs::rows::key_range::KeyBounds;
 use jobs::rows::scan::ScanOptions;
 use jobs::rows::source::Wish;
 use jobs::rows::{OpenTable, SplitSize, TableSource, Tables, splits};
-use jobs::source::keys::KeyFiles;
-use jobs::source::remote;
+use datadir::keys::KeyFiles;
+use datadir::remote;
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -145,7 +145,7 @@ pub fn open(py: Python<'_>, path: Paths, keyring: Option<Paths>, key_file: Optio
 fn open_files(paths: &[PathBuf], keys: KeyFiles) -> Result<Opened, Failure> {
     let _visit = remote::visit(paths);
     for path in paths {
-        let missing = |source| jobs::Error::Io { path: path.clone(), action: "opening it", source };
+        let missing = |source| datadir::Error::Io { path: path.clone(), action: "opening it", source };
         match remote::is_url(path) {
             true => remote::find(path)?,
             false => std::fs::metadata(path).map(drop).map_err(missing)?,
@@ -394,7 +394,7 @@ fn write_file(source: &Source, options: &ExportOptions, format: &Parquet, path: 
         let why = format!("{}: Parquet files are written to this system, not to a URL", path.display());
         return Err(Failure::Usage(why));
     }
-    let failed = |source| jobs::Error::Io { path: path.clone(), action: "writing it", source };
+    let failed = |source| datadir::Error::Io { path: path.clone(), action: "writing it", source };
     let name = path.file_name().ok_or_else(|| Failure::Usage(format!("{} is not a file's name", path.display())))?;
     let unfinished = path.with_file_name(format!(".{}.{}.unfinished", name.to_string_lossy(), std::process::id()));
     let write = || -> Result<u64, Failure> {

@@ -3,7 +3,7 @@
 use std::io;
 
 use jobs::rows::RowDamage;
-use jobs::source::remote::{self, Missed};
+use datadir::remote::{Missed, self};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
 use pyo3::prelude::*;
 
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 #[derive(Debug)]
 pub enum Failure {
     /// The files cannot be used.
-    Job(jobs::Error),
+    Job(datadir::Error),
     /// An object cannot be read, which says nothing about what is in it.
     Storage(Missed),
     /// Rows cannot be read: the first place, and how many more there are.
@@ -58,11 +58,11 @@ fn place(damage: &RowDamage) -> String {
     }
 }
 
-impl From<jobs::Error> for Failure {
-    fn from(error: jobs::Error) -> Self {
+impl From<datadir::Error> for Failure {
+    fn from(error: datadir::Error) -> Self {
         match error {
-            jobs::Error::Usage(why) => Self::Usage(why),
-            jobs::Error::Io { path, source, .. } if remote::is_url(&path) => {
+            datadir::Error::Usage(why) => Self::Usage(why),
+            datadir::Error::Io { path, source, .. } if remote::is_url(&path) => {
                 Self::Storage(Missed { path, why: source.to_string(), kind: source.kind() })
             }
             other => Self::Job(other),
@@ -93,8 +93,8 @@ impl From<Failure> for PyErr {
     fn from(failure: Failure) -> Self {
         let text = failure.text();
         match failure {
-            Failure::Job(jobs::Error::Interrupted) => PyKeyboardInterrupt::new_err(()),
-            Failure::Job(jobs::Error::Io { path, source, .. }) if source.raw_os_error().is_some() => {
+            Failure::Job(datadir::Error::Interrupted) => PyKeyboardInterrupt::new_err(()),
+            Failure::Job(datadir::Error::Io { path, source, .. }) if source.raw_os_error().is_some() => {
                 // Python turns it into a FileNotFoundError or PermissionError by its errno.
                 let said = source.to_string();
                 let said = said.split(" (os error").next().unwrap_or(&said).to_owned();

@@ -7,16 +7,14 @@ use jobs::rows::RowDamage;
 use jobs::rows::export::{ExportOptions, TableExport, plan_of};
 use jobs::rows::key_range::KeyBounds;
 use jobs::rows::scan::ScanOptions;
-use jobs::source::remote::Missed;
+use datadir::remote::Missed;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::arguments;
-use crate::capsule;
+use crate::{arguments, capsule, loss};
 use crate::database::Source;
 use crate::failure::Failure;
-use crate::loss;
 use crate::schema::Schema;
 use crate::stream::Batches;
 

@@ -1,12 +1,11 @@
 //! The files of a table as they were when it was opened: rows of other files are never taken for its own.
 
-use std::fs;
-use std::io;
+use std::{fs, io};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use jobs::rows::{TableSource, Tables};
-use jobs::source::remote;
+use datadir::remote;
 
 use crate::failure::Failure;
 
@@ -49,7 +48,7 @@ impl Seen {
     /// Fails if one of them is another file now, has been written to, or is gone.
     pub fn expect(&self) -> Result<(), Failure> {
         for (path, seen) in &self.0 {
-            let missing = |source| jobs::Error::Io { path: path.clone(), action: "opening it", source };
+            let missing = |source| datadir::Error::Io { path: path.clone(), action: "opening it", source };
             if Some(&Identity::of(path).map_err(missing)?) != seen.as_ref() {
                 return Err(Failure::Refused(format!(
                     "{}: it has changed since it was opened: open it again",

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use jobs::source::keys::KeyFiles;
-use jobs::source::remote;
+use datadir::keys::KeyFiles;
+use datadir::remote;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule};

@@ -4,8 +4,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use jobs::source::datadir::Inventory;
-use jobs::source::remote;
+use datadir::inventory::Inventory;
+use datadir::remote;
 use pyo3::prelude::*;
 
 use crate::wait::interruptible;

@@ -34,7 +34,7 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use jobs::Error;
+use datadir::Error;
 
 /// The progress of a bench.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use super::scratch::Scratch;
 use super::simulated::SimulatedDevice;
 use super::stats::Repeated;
 use super::{Watch, failed};
-use jobs::Error;
+use datadir::Error;
 use jobs::recover::{Clocked, RecoverError, RecoverOptions, Tuning, copy_datadir, on_clock, recover, walk_datadir};
 
 /// What to measure, and how often.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use super::failed;
-use jobs::Error;
+use datadir::Error;
 
 /// A directory of the run's own, removed when dropped.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use super::pattern::{Carrier, Setting};
 use super::stats::{Repeated, median};
-use jobs::Error;
+use datadir::Error;
 
 /// The settings to search, each list ascending and not empty.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use flow::{Buffer, FileHandle, FileId};
 use serde::Serialize;
 
 use super::failed;
-use jobs::Error;
+use datadir::Error;
 
 /// Its properties.
 #[derive(Clone, Copy, Debug, Serialize)]

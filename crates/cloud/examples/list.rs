@@ -4,8 +4,8 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
+use datadir::remote::Remote;
 use innokit_cloud::{Cloud, Policy};
-use jobs::source::remote::Remote;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let prefix = PathBuf::from(std::env::args_os().nth(1).ok_or("name a prefix: s3://bucket/prefix/")?);

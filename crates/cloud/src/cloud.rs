@@ -7,8 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use datadir::remote::{Missed, Remote, RemoteMeta, RemoteObject, RemoteVersion, SetFile};
 use flow::SharedEngine;
-use jobs::source::remote::{Missed, Remote, RemoteMeta, RemoteObject, RemoteVersion, SetFile};
 use object_store::ObjectMeta;
 use object_store::path::Path as Location;
 

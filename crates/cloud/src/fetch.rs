@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use chrono::{DateTime, Utc};
+use datadir::remote::{Missed, RemoteMeta, RemoteObject, RemoteVersion};
 use futures_util::StreamExt;
-use jobs::source::remote::{Missed, RemoteMeta, RemoteObject, RemoteVersion};
 use object_store::path::Path as Location;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStoreExt};
 

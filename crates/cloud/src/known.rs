@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use jobs::source::remote::{Missed, RemoteObject};
+use datadir::remote::{Missed, RemoteObject};
 
 use crate::fault::Fault;
 use crate::fetch::Object;

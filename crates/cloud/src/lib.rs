@@ -12,7 +12,7 @@
 //! 0.4 ms of processor time. Memory: the windows' buffers, a few hundred KiB per request in flight for its connection, and a 16 MiB cache
 //! of blocks. At 20 ms latency, 8 requests in flight move 230 MB/s.
 //!
-//! [`Cloud`] implements [`jobs::source::remote::Remote`]. It is a crate of its own because its clients depend on some hundred others: a
+//! [`Cloud`] implements [`datadir::remote::Remote`]. It is a crate of its own because its clients depend on some hundred others: a
 //! build that reads only local files leaves it out.
 
 #![forbid(unsafe_code)]

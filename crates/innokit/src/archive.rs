@@ -7,19 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use jobs::{
-    ArchiveEvent, ArchiveMark, ArchiveOptions, ArchiveReport, ArchiveStatus, ArchiveUntil, LogServer, ServerError,
-    Unlogged,
-};
+use datadir::server::{LogServer, ServerError};
+use jobs::{ArchiveEvent, ArchiveMark, ArchiveOptions, ArchiveReport, ArchiveStatus, ArchiveUntil, Unlogged};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::args::{RedoArchiveArgs, RedoVerifyArgs};
-use crate::document;
 use crate::monitor::metrics;
-use crate::notify;
 use crate::print::{grouped, human, position, written};
-use crate::server;
 use crate::terminal::{self, shown};
+use crate::{document, notify, server};
 
 /// The log could not be followed without a gap.
 const GAP: u8 = 1;

@@ -7,22 +7,21 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
-use jobs::ServerKind;
+use datadir::keys::KeyFiles;
+use datadir::server::ServerKind;
 use jobs::backup::{
     BackupOptions, BackupReport, BackupSignature, BackupVerifyOptions, BackupWatcher, SigningKey, backup, send_backup,
     sign_backup, verify_backup,
 };
 use jobs::manifest::{BackupDamage, BackupState, Manifest};
-use jobs::source::keys::KeyFiles;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tempfile::TempDir;
 
 use crate::args::{BackupArgs, BackupCommand, BackupVerifyArgs};
-use crate::document;
 use crate::print::{grouped, human, position, written};
 use crate::progress::Bar;
-use crate::server;
 use crate::terminal::{self, shown};
+use crate::{document, server};
 
 /// The directory in the spool for a backup that is to be sent.
 const SPOOLED: &str = "set";

@@ -11,14 +11,11 @@ use jobs::{Check, CheckOptions, Report, TableOptions, TableReport};
 use serde::Serialize;
 
 use crate::args::{CheckArgs, Engine, Level};
-use crate::document;
 use crate::monitor::{metrics, nagios};
 use crate::print::{self, Style};
 use crate::progress::Bar;
-use crate::table_print;
-use crate::terminal;
-use crate::wall;
 use crate::watch::{self, INTERRUPTED, Screen};
+use crate::{document, table_print, terminal, wall};
 
 /// The document of a check that also examined the indexes.
 #[derive(Serialize)]
@@ -127,7 +124,7 @@ fn print(
     }
 }
 
-fn tables(args: &CheckArgs, (watcher, screen): (&Watcher, &Screen)) -> Result<TableReport, jobs::Error> {
+fn tables(args: &CheckArgs, (watcher, screen): (&Watcher, &Screen)) -> Result<TableReport, datadir::Error> {
     let bar = Bar::new(args.output.progress, Some(0)).on(screen);
     let options = TableOptions { watcher: watcher.clone(), ..table_options(args) };
     let report = jobs::tables_watched(&args.paths, &options, bar.watch_total().as_deref())?;

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use jobs::source::datadir::Inventory;
-use jobs::source::selection::Selection;
+use datadir::inventory::Inventory;
+use datadir::selection::Selection;
 use jobs::{InfoOptions, InfoReport};
 
 use crate::args::InfoArgs;
@@ -53,7 +53,7 @@ pub fn run(args: &InfoArgs) -> Result<u8, Box<dyn Error>> {
 /// The files to describe. For a directory, those that `innokit check` would examine.
 fn files(paths: &[PathBuf], selection: &Selection) -> Vec<PathBuf> {
     let of = |path: &PathBuf| {
-        if !jobs::source::remote::is_url(path) && !path.is_dir() {
+        if !datadir::remote::is_url(path) && !path.is_dir() {
             return vec![path.clone()];
         }
         let inventory = Inventory::take_selected(std::slice::from_ref(path), selection);

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::{self, Write};
 
+use datadir::redo_log::Pending;
+use datadir::server::BinlogPosition;
+use datadir::{FindingCode, Severity};
 use jobs::report::document::{Totals, Unit, UnitTotals};
-use jobs::source::redo_log::Pending;
-use jobs::{BinlogPosition, Finding, FindingCode, Report, Severity};
+use jobs::{Finding, Report};
 
 use crate::hurt_print;
 use crate::terminal::{Paint, shown};

@@ -5,15 +5,15 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use datadir::keys::KeyFiles;
+use datadir::server::BinlogPosition;
 use format::Lsn;
-use jobs::source::keys::KeyFiles;
-use jobs::{BeyondKind, BinlogPosition, RecoverOptions, Recovered, Waiting};
+use jobs::{BeyondKind, RecoverOptions, Recovered, Waiting};
 
 use crate::args::{RecoverArgs, Until};
-use crate::document;
 use crate::print::{grouped, peak_memory, position, written};
 use crate::terminal::{self, shown};
-use crate::wall;
+use crate::{document, wall};
 
 /// Damage prevented the recovery.
 const DAMAGED: u8 = 1;

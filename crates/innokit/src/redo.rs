@@ -5,7 +5,7 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::time::SystemTime;
 
-use jobs::source::keys::KeyFiles;
+use datadir::keys::KeyFiles;
 use jobs::{RedoInfo, RedoInfoOptions, RedoState};
 
 use crate::args::RedoInfoArgs;

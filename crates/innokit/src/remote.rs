@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use jobs::source::remote;
+use datadir::remote;
 
 use crate::args::{Command, TableCommand};
 

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::time::SystemTime;
 
-use jobs::source::keys::KeyFiles;
+use datadir::keys::KeyFiles;
 use jobs::{RecoverOptions, RestoreOptions, Restored};
 
 use crate::args::RestoreArgs;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use jobs::{BackupServer, LogServer};
+use datadir::server::{BackupServer, LogServer};
 #[cfg(feature = "sql")]
 use sql::Access;
 

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use datadir::Severity;
+use jobs::TableReport;
 use jobs::report::table_finding::TableFinding;
 use jobs::table::{IndexReport, TreeKind};
-use jobs::{Severity, TableReport};
 
 use crate::print::{Lines, Style, fold, grouped, human, lines_max, peak_memory, pending, result};
 use crate::terminal::{Paint, shown};

@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use datadir::remote::is_url;
 use jobs::OutsidePlace;
-use jobs::source::remote::is_url;
 
 use crate::args::{BackupCommand, Command, RecoverArgs, RedoCommand, RestoreArgs, TableCommand};
 use crate::options::key_paths;

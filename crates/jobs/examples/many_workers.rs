@@ -8,12 +8,12 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use datadir::tablespace::{Opener, Tablespace};
 use flow::queue::OpenQueue;
 use flow::queue::sim::{Pace, SimDevice, SimOptions};
 use flow::{Counters, Gather, GatherPlan, IoMode, ReadAhead, ReadOptions, run_workers};
 use format::page::index::IndexPage;
 use format::schema::IndexDef;
-use innokit_jobs::source::tablespace::{Opener, Tablespace};
 use innokit_jobs::table::one::{NamedTree, One};
 use innokit_jobs::tree::walk::crew::{Crew, SweepSubject};
 use innokit_jobs::tree::walk::{Depth, Receivers, Tools};

@@ -6,8 +6,8 @@ use format::Lsn;
 use format::keyring::KeyStore;
 
 use crate::archive::gtid_at;
-use crate::server::BinlogPosition;
-use crate::source::tablespace::transactions::last_in_binlog_of;
+use datadir::server::BinlogPosition;
+use datadir::tablespace::transactions::last_in_binlog_of;
 
 /// Binary log file and position after the last commit in the datadir. They are exact: MariaDB stores them with each commit. The GTID is
 /// known only if the datadir was recovered to `end` from an archive with a mark at exactly this position.

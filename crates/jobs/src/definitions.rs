@@ -21,9 +21,9 @@ use format::schema::sdi::{SdiTableError, from_sdi};
 use format::schema::{IndexDef, TableDef, builtin};
 use format::{Family, PageNo};
 
-use crate::source::read_small;
-use crate::source::tablespace::{FoundFile, Opener, Tablespace, sdi};
 use crate::tree::{Root, SpaceMap};
+use datadir::reading::read_small;
+use datadir::tablespace::{FoundFile, Opener, Tablespace, sdi};
 
 /// More than the servers accept in a definition: 4096 columns with the longest comments, and all partitions.
 pub(crate) const FRM_MAX: u64 = 16 << 20;

@@ -10,10 +10,12 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
+use datadir::open::not_regular;
+pub(crate) use datadir::open::{open_file, read_file};
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, chownat, fchmod, fchown, linkat, mkdirat, openat, openat2,
     renameat, renameat_with, unlinkat,
@@ -262,10 +264,6 @@ pub(crate) fn is_odd(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::InvalidInput && error.raw_os_error().is_none()
 }
 
-fn not_regular() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
-}
-
 /// Opens a file of innokit's own, in a directory that the user named: for reading and writing, not through a link and without waiting.
 pub(crate) fn open_own(path: &Path, is_new: bool) -> io::Result<File> {
     let new = if is_new { OFlags::CREATE | OFlags::EXCL } else { OFlags::empty() };
@@ -286,26 +284,10 @@ fn regular(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
 }
 
-/// Opens a file to read it, wherever a link leads, but never waits: opening a pipe without a writer would. What is neither a file nor
-/// a directory nor a block device is refused.
-pub(crate) fn open_file(path: impl AsRef<Path>) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let file = File::from(openat(CWD, path.as_ref(), flags, Mode::empty())?);
-    let kind = file.metadata()?.file_type();
-    if kind.is_file() || kind.is_dir() || kind.is_block_device() { Ok(file) } else { Err(not_regular()) }
-}
-
 /// Opens a regular file to lock it, as servers do, without waiting. Writing is needed only for the lock.
 pub(crate) fn open_to_lock(path: &Path, for_writing: bool) -> io::Result<File> {
     let access = if for_writing { OFlags::RDWR } else { OFlags::RDONLY };
     regular(openat(CWD, path, access | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?.into())
-}
-
-/// All bytes of a file, opened as by [`open_file`].
-pub(crate) fn read_file(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    io::Read::read_to_end(&mut open_file(path)?, &mut bytes)?;
-    Ok(bytes)
 }
 
 /// Gives what is open the owner and mode of another. Only root can give files away; any other user keeps the file.

@@ -54,10 +54,7 @@ pub mod report;
 pub mod restore;
 pub mod rows;
 pub mod schema;
-pub mod server;
 mod server_home;
-pub mod source;
-mod stop;
 pub mod table;
 pub mod tree;
 pub mod unpack;
@@ -65,13 +62,9 @@ mod verdict;
 
 mod binlog_at;
 mod door;
-mod error;
-pub mod fault;
-mod finding_code;
 mod replica;
 mod unlogged;
 
-pub use crate::source::severity::Severity;
 #[cfg(fuzzing)]
 pub use archive::fuzzed_mark;
 pub use archive::{
@@ -79,10 +72,9 @@ pub use archive::{
     Beyond, BeyondKind, Unlogged, archive, archive_beside, verify_archive,
 };
 pub use check::{Check, CheckOptions, Portion};
+pub use datadir::{Error, FindingCode, Severity};
 #[doc(hidden)]
 pub use door::on_target_made;
-pub use error::Error;
-pub use finding_code::FindingCode;
 pub use info::report::{FileInfo, InfoReport, TablespaceInfo};
 pub use info::{InfoOptions, info};
 #[doc(hidden)]
@@ -94,9 +86,5 @@ pub use redo_info::report::{RedoInfo, RedoState};
 pub use redo_info::{RedoInfoOptions, redo_info};
 pub use report::document::{Counts, FileReport, Finding, Report};
 pub use restore::{FileOwner, RestoreError, RestoreOptions, Restored, restore};
-pub use server::{
-    BackupMoment, BackupServer, BackupStage, BinlogEvent, BinlogPosition, InstanceState, LogServer, ServerError,
-    ServerFacts, ServerKind, TableName,
-};
 pub use table::{TableOptions, TableReport, tables, tables_watched};
 pub use unpack::{UnpackError, Unpacked, unpack, unpack_at_most};

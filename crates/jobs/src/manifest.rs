@@ -10,13 +10,14 @@ use format::checksum::crc32c;
 use format::codec::CipherMode;
 use serde::{Deserialize, Serialize};
 
+use crate::bounded;
 use crate::door::{SetName, is_own};
-use crate::server::BinlogPosition;
-use crate::source::backup::MANIFEST_MAX;
-use crate::source::read_small;
-use crate::{Error, bounded};
+use datadir::Error;
+use datadir::backup_notes::MANIFEST_MAX;
+use datadir::reading::read_small;
+use datadir::server::BinlogPosition;
 
-pub(crate) use crate::source::backup::{MANIFEST, SIGNATURE};
+pub(crate) use datadir::backup_notes::{MANIFEST, SIGNATURE};
 
 /// Whether a file says something about the set, rather than being a part of it.
 pub(crate) fn is_about_set(name: &Path) -> bool {

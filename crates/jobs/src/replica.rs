@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::server::BinlogPosition;
-use crate::source::files::AskPath;
+use datadir::files::AskPath;
+use datadir::server::BinlogPosition;
 
 /// The first MySQL that resets its binary logs with other words.
 const NEW_WORDS: (u32, u32) = (8, 2);

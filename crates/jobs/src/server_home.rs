@@ -12,17 +12,16 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Component, Path, PathBuf};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 use format::Lsn;
 
 use crate::door;
-use crate::server::{LogServer, ServerError};
-use crate::source::redo_log::{RedoLogs, is_open};
-use crate::source::{identity_of, read_up_to};
+use datadir::reading::{identity_of, read_up_to};
+use datadir::redo_log::{RedoLogs, is_open};
+use datadir::server::{LogServer, ServerError};
 
 /// Pause before the server and its files are compared again.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -195,7 +194,7 @@ mod tests {
     #![allow(clippy::expect_used, reason = "a test")]
 
     use super::*;
-    use crate::server::BinlogPosition;
+    use datadir::server::BinlogPosition;
 
     const NAMED: &str = "/var/lib/mysql/";
 

@@ -11,13 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use datadir::server::{BinlogPosition, LogServer, ServerError};
 use fake_log::{BLOCK, FIRST, FakeServer, record};
 use format::Lsn;
 use format::checksum::crc32c;
-use innokit_jobs::{
-    ArchiveError, ArchiveEvent, ArchiveOptions, ArchiveUntil, BinlogPosition, LogServer, ServerError, archive,
-    archive_beside, verify_archive,
-};
+use innokit_jobs::{ArchiveError, ArchiveEvent, ArchiveOptions, ArchiveUntil, archive, archive_beside, verify_archive};
 use redo::mariadb::START_OFFSET;
 use tempfile::TempDir;
 

@@ -6,12 +6,12 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use datadir::keys::KeyFiles;
 use flow::IoMode;
 use innokit_jobs::rows::Tables;
 use innokit_jobs::rows::checksum::{ChecksumOptions, checksums};
 use innokit_jobs::rows::export::{ExportOptions, SeparatedOptions, TextFormat, export};
 use innokit_jobs::rows::source::Wish;
-use innokit_jobs::source::keys::KeyFiles;
 
 struct Counting;
 

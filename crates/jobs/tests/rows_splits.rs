@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use datadir::Error;
+use datadir::keys::KeyFiles;
 use flow::{Counters, IoMode};
-use innokit_jobs::Error;
 use innokit_jobs::rows::checksum::{ChecksumOptions, checksum_of};
 use innokit_jobs::rows::count::count_rows;
 use innokit_jobs::rows::key_range::KeyBounds;
@@ -16,7 +17,6 @@ use innokit_jobs::rows::reader::OnDamage;
 use innokit_jobs::rows::scan::ScanOptions;
 use innokit_jobs::rows::source::Wish;
 use innokit_jobs::rows::{OpenTable, Split, SplitSize, Tables, splits};
-use innokit_jobs::source::keys::KeyFiles;
 use sha2::{Digest, Sha256};
 
 const PAGE: u64 = 16384;

@@ -8,10 +8,10 @@ use std::sync::{Barrier, Condvar, Mutex};
 use std::thread::ThreadId;
 use std::time::Duration;
 
+use datadir::tablespace::{Opener, Tablespace};
 use flow::{Counters, Gather, GatherPlan, ReadAhead, ReadOptions, run_workers};
 use format::page::index::IndexPage;
 use format::schema::{IndexDef, KeyOrder};
-use innokit_jobs::source::tablespace::{Opener, Tablespace};
 use innokit_jobs::table::one::{NamedTree, One};
 use innokit_jobs::tree::walk::crew::{Crew, SweepSubject};
 use innokit_jobs::tree::walk::{Depth, Receivers, Tools};

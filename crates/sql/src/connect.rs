@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use jobs::{BackupServer, ServerError, ServerKind};
+use datadir::server::{BackupServer, ServerError, ServerKind};
 
 use crate::access::Access;
 use crate::connection::Connection;

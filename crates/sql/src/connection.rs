@@ -3,16 +3,15 @@
 //! A server may be silent for as long as a lock lasts, and the client reads its socket until then. So each statement runs on a thread, and
 //! the caller waits for its answer or for the wish to stop, whichever is first. A thread costs some 50 µs, a statement on a socket 100 µs.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
+use datadir::server::{BinlogEvent, ServerError, ServerFacts};
 use format::Lsn;
-use jobs::{BinlogEvent, ServerError, ServerFacts};
 use mysql::prelude::{FromRow, Queryable};
 use mysql::{Conn, DriverError, Error, OptsBuilder};
 

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use format::{Lsn, SpaceId};
-use jobs::{
+use datadir::server::{
     BackupMoment, BackupServer, BackupStage, BinlogEvent, BinlogPosition, InstanceState, LogServer, ServerError,
     ServerFacts, TableName,
 };
+use format::{Lsn, SpaceId};
 
 use crate::connection::Connection;
 

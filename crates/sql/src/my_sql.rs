@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use format::{Lsn, SpaceId};
-use jobs::{
+use datadir::server::{
     BackupMoment, BackupServer, BackupStage, BinlogEvent, BinlogPosition, InstanceState, LogServer, ServerError,
     ServerFacts, TableName,
 };
+use format::{Lsn, SpaceId};
 use serde_json::Value;
 
 use crate::connection::Connection;

@@ -26,10 +26,10 @@ use serde::Serialize;
 
 use super::scratch::Nameless;
 use super::{Watch, failed};
+use datadir::Error;
 use extents::{Extents, Owner};
 use file::Fixed;
 use flow::queue::sim::Random;
-use jobs::Error;
 use leaves::{Leaves, Row};
 
 /// Rounds of use.

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::super::pattern::{Carrier, Setting};
-use jobs::Error;
+use datadir::Error;
 
 /// A tool that takes a file name as its last argument.
 #[derive(Clone, Debug, PartialEq, Eq)]

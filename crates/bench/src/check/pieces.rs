@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
+use datadir::space::{self, HEAD};
 use flow::queue::OpenQueue;
 use flow::queue::sim::{SimCounts, SimOptions, SimTime};
 use flow::{BufferPool, Counters, Cursor, DIRECT_ALIGN, FileHandle, FileSet, ReadOptions, Reader, run_workers};
 use format::{PageId, PageNo, PageRun, SpaceFormat, Verdict};
-use jobs::source::space::{self, HEAD};
 
 use super::super::machine::thread_time;
 

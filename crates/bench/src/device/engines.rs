@@ -4,7 +4,7 @@ use super::super::pattern::{Carrier, Pattern, Sample};
 use super::super::stats::Repeated;
 use super::report::{EngineRow, Limit};
 use super::run::Bench;
-use jobs::Error;
+use datadir::Error;
 
 impl Bench<'_> {
     /// Measures the setting of each limit with each engine.

@@ -19,7 +19,7 @@ use super::pattern::{Carrier, Random};
 use super::scratch::{Nameless, Scratch};
 use super::target::BenchFile;
 use super::{BenchStep, Watch, failed};
-use jobs::Error;
+use datadir::Error;
 pub use options::DeviceOptions;
 pub use report::{DeviceReport, EngineRow, Limit, Tried, Typical, Write, WriteKind};
 use run::Bench;

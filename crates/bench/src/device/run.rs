@@ -12,7 +12,7 @@ use super::super::target::BenchFile;
 use super::super::{Watch, failed};
 use super::options::{DeviceOptions, PAGE};
 use super::report::{EngineRow, Limit, Tried, Typical, Write};
-use jobs::Error;
+use datadir::Error;
 
 /// Maximum bytes in flight over all threads.
 const IN_FLIGHT_MAX: u64 = 256 << 20;

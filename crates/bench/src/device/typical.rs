@@ -5,7 +5,7 @@ use super::super::stats::Repeated;
 use super::options::PAGE;
 use super::report::{Limit, Typical};
 use super::run::Bench;
-use jobs::Error;
+use datadir::Error;
 
 /// Threads of the classic programs.
 const MANY: u32 = 16;

@@ -19,7 +19,7 @@ use super::super::target::BenchFile;
 use super::options::{DeviceOptions, PAGE};
 use super::report::{Write, WriteKind};
 use super::run::Bench;
-use jobs::Error;
+use datadir::Error;
 
 /// Measurements of a round, as a first estimate for the progress bar.
 pub(super) const EXPECTED: usize = 20;

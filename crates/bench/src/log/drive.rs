@@ -15,7 +15,7 @@ use super::super::stats::Latency;
 use super::super::{Watch, failed};
 use super::plan::{LogBenchOptions, LogPlan, Method};
 use super::space::{self, GROUP_MAX};
-use jobs::Error;
+use datadir::Error;
 
 /// The result of one run.
 #[derive(Clone, Debug)]

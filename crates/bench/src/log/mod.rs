@@ -13,16 +13,14 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::Watch;
 use super::cold::Emptied;
-use super::failed;
 use super::machine::{Machine, Storage};
 use super::scratch::Scratch;
-use super::simulated;
 pub use super::simulated::{ScatteredWrites, SimulatedCommits, SimulatedDevice, SimulatedFill};
 use super::stats::{Latency, Repeated, median};
+use super::{Watch, failed, simulated};
+use datadir::Error;
 use drive::Driven;
-use jobs::Error;
 pub use pairs::{Call, Loop, Padding, PairRow, SideFigures, Sync};
 use pairs::{PairOutcome, Pairs};
 use plan::LogPlan;

@@ -22,7 +22,7 @@ use super::super::stats::{Repeated, median};
 use super::super::{Watch, failed};
 use super::plan::LogBenchOptions;
 use super::space;
-use jobs::Error;
+use datadir::Error;
 
 /// Bytes of a commit.
 const COMMIT: usize = 512;

@@ -12,7 +12,7 @@ use super::super::pattern::Random;
 use super::super::scratch::Scratch;
 use super::super::target::BenchFile;
 use super::plan::{Ground, LogBenchOptions, LogPlan};
-use jobs::Error;
+use datadir::Error;
 
 /// Files in the ring.
 const FILES: u32 = 2;

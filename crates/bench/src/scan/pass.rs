@@ -15,8 +15,8 @@ use serde::Serialize;
 use super::super::pattern::Way;
 use super::Policy;
 use super::server::{Device, Rules, Server};
-use jobs::Error;
-use jobs::source::tablespace::Tablespace;
+use datadir::Error;
+use datadir::tablespace::Tablespace;
 use jobs::tree::walk::{Depth, Tools};
 use jobs::tree::{Root, SpaceMap, TreeCounts, Walk};
 

@@ -42,7 +42,7 @@ pub fn run(args: &BenchArgs) -> Result<u8, Box<dyn Error>> {
         What::Log(log) => log::run(log, &args.output, &stop),
     };
     match done {
-        Err(error) if matches!(error.downcast_ref(), Some(jobs::Error::Interrupted)) => {
+        Err(error) if matches!(error.downcast_ref(), Some(datadir::Error::Interrupted)) => {
             terminal::say(&error.to_string());
             Ok(INTERRUPTED)
         }

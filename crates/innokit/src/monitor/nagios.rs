@@ -11,7 +11,8 @@
 
 use std::io::{self, Write};
 
-use jobs::{Finding, FindingCode, Report, Severity};
+use datadir::{FindingCode, Severity};
+use jobs::{Finding, Report};
 
 use crate::print::{grouped, limits};
 use crate::terminal::{self, shown};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use jobs::source::keys::KeyFiles;
+use datadir::keys::KeyFiles;
 
 /// Options that name what opens encrypted files.
 #[derive(Debug, Args)]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use jobs::source::selection::Selection;
+use datadir::selection::Selection;
 
 /// Options of every command that takes a directory with many tables.
 #[derive(Debug, Args)]

@@ -229,7 +229,7 @@ fn export_as<F: jobs::rows::export::Format>(
     format: &F,
     target: &RowsOutput<'_>,
     bar: &Bar,
-) -> Result<ExportReport, jobs::Error> {
+) -> Result<ExportReport, datadir::Error> {
     let watch = bar.watch_total();
     export(&args.rows.paths, options, format, &mut |table| target.open(&table.name), watch.as_deref())
 }
@@ -240,7 +240,7 @@ fn arrow_files(
     options: &ExportOptions,
     target: &RowsOutput<'_>,
     bar: &Bar,
-) -> Result<ExportReport, jobs::Error> {
+) -> Result<ExportReport, datadir::Error> {
     let choices = arrow::ArrowOptions {
         wide_decimals: match args.wide_decimals {
             WideDecimals::Text => arrow::WideDecimals::Text,
@@ -251,7 +251,7 @@ fn arrow_files(
     if args.format == Format::Arrow {
         return export_as(args, options, &arrow::ipc::ArrowFile::new(choices), target, bar);
     }
-    let parquet = arrow::parquet::Parquet::new(choices, args.compression_level).map_err(jobs::Error::Usage)?;
+    let parquet = arrow::parquet::Parquet::new(choices, args.compression_level).map_err(datadir::Error::Usage)?;
     export_as(args, options, &parquet, target, bar)
 }
 
@@ -261,8 +261,8 @@ fn arrow_files(
     _options: &ExportOptions,
     _target: &RowsOutput<'_>,
     _bar: &Bar,
-) -> Result<ExportReport, jobs::Error> {
-    Err(jobs::Error::Usage("this build has no Parquet and no Arrow: build with --features parquet".to_owned()))
+) -> Result<ExportReport, datadir::Error> {
+    Err(datadir::Error::Usage("this build has no Parquet and no Arrow: build with --features parquet".to_owned()))
 }
 
 fn print_export(report: &ExportReport, verbose: bool, out: &mut impl Write) -> io::Result<()> {
@@ -497,17 +497,17 @@ fn taken(partial: &Path) -> io::Error {
 impl RowsOutput<'_> {
     /// Opens the output for a table. Existing files are not replaced. Until it is whole, a file is named `NAME.partial`: what a full disk or
     /// a signal leaves must not pass for a table, and must not keep the same command from running again.
-    fn open(&self, table: &str) -> Result<Box<dyn Write + Send>, jobs::Error> {
+    fn open(&self, table: &str) -> Result<Box<dyn Write + Send>, datadir::Error> {
         let Some(output) = self.output else { return Ok(terminal::data()) };
         let path = if is_folder(output) {
             let failed =
-                |source| jobs::Error::Io { path: output.to_path_buf(), action: "making the directory", source };
+                |source| datadir::Error::Io { path: output.to_path_buf(), action: "making the directory", source };
             std::fs::create_dir_all(output).map_err(failed)?;
             output.join(format!("{}.{}", table.replace('/', "@002f"), self.extension))
         } else {
             output.to_path_buf()
         };
-        let failed = |source| jobs::Error::Io { path: path.clone(), action: "making the file", source };
+        let failed = |source| datadir::Error::Io { path: path.clone(), action: "making the file", source };
         // Also if it is a dangling link.
         if path.symlink_metadata().is_ok() {
             return Err(failed(io::ErrorKind::AlreadyExists.into()));
@@ -534,7 +534,7 @@ impl RowsOutput<'_> {
     }
 
     /// Gives whole files their names.
-    fn complete(&self, report: &ExportReport, skips: bool) -> Result<(), jobs::Error> {
+    fn complete(&self, report: &ExportReport, skips: bool) -> Result<(), datadir::Error> {
         // What could not be read beside a single table, such as the redo log, may change it; beside others, it concerns one of many.
         let is_unsure = !report.unread.is_empty() && !self.output.is_some_and(is_folder);
         let mut by_name = HashMap::new();
@@ -546,7 +546,7 @@ impl RowsOutput<'_> {
             let is_all = |table: &TableExport| table.damage.is_empty() && !table.is_unsure && !is_unsure;
             let is_whole = of_it.is_some_and(|table| table.refused.is_none() && (skips || is_all(table)));
             if is_whole {
-                let failed = |source| jobs::Error::Io {
+                let failed = |source| datadir::Error::Io {
                     path: target.partial.clone(),
                     action: "giving the whole file its name",
                     source,

@@ -7,8 +7,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
+use datadir::redo_log::Pending;
 use jobs::rows::scan::ScanOptions;
-use jobs::source::redo_log::Pending;
 
 pub use self::checksum::{CHECKSUM_EXAMPLES, ChecksumArgs, checksum};
 pub use self::export::{EXPORT_EXAMPLES, ExportArgs, run_export};

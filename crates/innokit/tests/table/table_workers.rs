@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::any_workers::report_on;
 use crate::broken_table::Ibd;
 use crate::common::{CRASHED, Dir, Run, SOUND, all_datadirs, fixture, innokit, keys_of, manifest};
+use datadir::keys::KeyFiles;
 use jobs::TableOptions;
-use jobs::source::keys::KeyFiles;
 use jobs::tree::walk::Depth;
 
 /// A table whose two indexes have hundreds of leaves each, scattered over the file.

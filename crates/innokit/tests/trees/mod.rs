@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use datadir::keys::{KeyFiles, SpaceKey};
 use format::bytes::be;
 use format::codec::{self, Scratch};
 use format::fil::{self, PageType};
@@ -19,7 +20,6 @@ use format::schema::{IndexDef, TableDef, builtin};
 use format::{
     ExtentMap, PageId, PageNo, Scheme, SpaceFormat, SpaceHeader, Verdict, page_in_use, verify_inside, verify_page,
 };
-use jobs::source::keys::{KeyFiles, SpaceKey};
 
 pub struct Tablespace {
     pub name: String,

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::error::{Result, failed};
 use super::marks::{Mark, each_mark, has_marks};
 use crate::door;
-use crate::server::{BinlogEvent, BinlogPosition, LogServer, ServerError};
+use datadir::server::{BinlogEvent, BinlogPosition, LogServer, ServerError};
 
 const FILE: &str = "beyond.jsonl";
 /// Events asked for at once.

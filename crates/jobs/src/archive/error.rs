@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::Error;
-use crate::server::ServerError;
+use datadir::Error;
+use datadir::server::ServerError;
 
 /// Why archiving stopped or did not start. Everything archived before that is durable and valid; a later run continues from there.
 #[derive(Debug, thiserror::Error)]

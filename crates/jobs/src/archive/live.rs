@@ -11,8 +11,8 @@ use redo::{LogVendor, RedoError};
 
 use super::error::{Result, failed, refused};
 use crate::door;
-use crate::source::log_name::LOG;
-use crate::source::read_up_to;
+use datadir::log_name::LOG;
+use datadir::reading::read_up_to;
 
 /// An open log file. It stays readable when the server replaces it.
 #[derive(Debug)]

@@ -27,9 +27,9 @@ use format::Lsn;
 use format::bytes::be;
 
 use super::error::{ArchiveError, Result, failed, refused};
-use crate::server::BinlogPosition;
-use crate::source::files::AskPath;
-use crate::{Error, fault};
+use datadir::files::AskPath;
+use datadir::server::BinlogPosition;
+use datadir::{Error, fault};
 
 const DIR: &str = "marks";
 /// The directory's name until it is complete.

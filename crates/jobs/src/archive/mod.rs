@@ -29,12 +29,11 @@ mod writer;
 
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File};
-use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use flow::durable::remove_file;
 use flow::lock::{Sharing, lock_soon};
@@ -63,10 +62,10 @@ pub(crate) use self::stored::{Stored, closed_at};
 pub use self::verify::{ArchiveMark, ArchiveReport, ArchivedRange, verify_archive};
 use self::writer::SegmentWriter;
 use crate::door;
-use crate::server::{BinlogPosition, LogServer, ServerError};
 use crate::server_home::ServerHome;
-use crate::source::files::AskPath;
-use crate::stop;
+use datadir::files::AskPath;
+use datadir::server::{BinlogPosition, LogServer, ServerError};
+use datadir::stop;
 
 /// The lock file, held by the one archiver of a directory.
 const LOCK: &str = "archive.lock";

@@ -12,8 +12,8 @@ use super::name::{SegmentName, list};
 use super::status::Unlogged;
 use super::stored::Stored;
 use crate::door;
-use crate::fault;
-use crate::server::BinlogPosition;
+use datadir::fault;
+use datadir::server::BinlogPosition;
 
 /// A stretch of the log without a gap.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]

@@ -24,8 +24,8 @@ use crate::manifest::{BackupState, BackupTablespace, Manifest};
 use crate::recover::{
     Increment, RecoverError, Taken, copy_file, make_like, mark_unfinished, refuse_unfinished, walk_datadir,
 };
-use crate::source::content::{delta_note, is_delta};
-use crate::source::log_name::is_of_log;
+use datadir::content::{delta_note, is_delta};
+use datadir::log_name::is_of_log;
 
 /// Only the owner may enter, as in any set.
 const MODE: u32 = 0o700;

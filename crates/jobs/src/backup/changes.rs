@@ -27,10 +27,10 @@ use super::delta_file::DeltaWriter;
 use super::error::{BackupError, Result, failed, refused};
 use crate::door;
 use crate::manifest::{BackupBase, BackupDelta, BackupTablespace, Manifest};
-use crate::server::{ServerFacts, ServerKind};
-use crate::source::crc32c::Crc32c;
-use crate::source::read_up_to;
-use crate::source::space::SpacePart;
+use datadir::crc32c::Crc32c;
+use datadir::reading::read_up_to;
+use datadir::server::{ServerFacts, ServerKind};
+use datadir::space::SpacePart;
 
 /// Pages of each tablespace whose LSNs the manifest lists.
 const SETTLED: usize = 4;

@@ -10,8 +10,8 @@ use logs::delta::{self, Meta, Parser, cluster_head, pages_per_cluster};
 
 use super::error::{BackupError, Result, failed};
 use crate::door;
-use crate::source::content::{delta_note, read_delta_note};
-use crate::source::crc32c::Crc32c;
+use datadir::content::{delta_note, read_delta_note};
+use datadir::crc32c::Crc32c;
 
 /// Bytes per read.
 const PIECE: usize = 1 << 20;

@@ -3,10 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::Error;
 use crate::archive::ArchiveError;
 use crate::recover::RecoverError;
-use crate::server::ServerError;
+use datadir::Error;
+use datadir::server::ServerError;
 
 /// Why a backup was not taken, or not verified. A set that was begun is marked void.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use crate::source::{has_holes, used_before_hole};
+use datadir::reading::{has_holes, used_before_hole};
 
 /// Where the copy of a file may have holes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

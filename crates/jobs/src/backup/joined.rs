@@ -10,7 +10,7 @@ use super::error::{BackupError, Result, failed};
 use super::vendor::LogRange;
 use crate::archive::{Stored, segments};
 use crate::door;
-use crate::source::log_name::LOG;
+use datadir::log_name::LOG;
 
 /// No log is smaller.
 const SIZE_MIN: u64 = 4 << 20;

@@ -12,9 +12,9 @@ use super::error::{BackupError, Result, failed};
 use super::pages::{PageReader, PagesRead, part_in};
 use crate::door;
 use crate::manifest::{BackupDelta, BackupTablespace, Manifest};
-use crate::source::crc32c::Crc32c;
-use crate::source::read_into;
-use crate::source::space::SpacePart;
+use datadir::crc32c::Crc32c;
+use datadir::reading::read_into;
+use datadir::space::SpacePart;
 
 /// Bytes per read, and per call of `take`.
 const STRETCH: usize = 1 << 20;
@@ -304,7 +304,7 @@ mod tests {
     use super::super::pace::{BackupWatcher, Pace};
     use super::super::pages::part_of;
     use super::*;
-    use crate::source::content::delta_note;
+    use datadir::content::delta_note;
 
     const PAGE: usize = 16 << 10;
     const NAME: &str = "t.ibd";

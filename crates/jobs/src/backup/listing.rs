@@ -1,12 +1,11 @@
 //! The names of InnoDB's files in a datadir.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use super::error::{Result, failed, refused};
-use crate::source::files::AskPath;
-use crate::source::name::NameHint;
+use datadir::files::AskPath;
+use datadir::name::NameHint;
 
 /// The file system's own directory, which is no database.
 const LOST: &str = "lost+found";

@@ -1,11 +1,10 @@
 //! MariaDB 10.8 and later: its redo covers everything that happens to InnoDB's files, including their names, so nothing is copied twice.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 use format::keyring::KeyStore;
 use format::{Lsn, SpaceId};
@@ -13,19 +12,18 @@ use redo::mariadb::{Format, LogFile, START_OFFSET};
 
 use super::error::{BackupError, Result, failed, refused};
 use super::follower::{Followed, Follower};
-use super::joined;
-use super::settings;
 use super::tablespaces::{Placed, Tablespaces};
 use super::vendor::{LogRange, Vendor};
 use super::verify::MEMORY;
+use super::{joined, settings};
 use crate::archive::{ArchiveEvent, ArchiveOptions, archive_beside, segments};
 use crate::door;
 use crate::recover::LogNames;
-use crate::server::{BackupServer, BackupStage, LogServer, ServerFacts};
 use crate::server_home::ServerHome;
-use crate::source::keys::KeyFiles;
-use crate::source::log_name::LOG;
-use crate::source::read_up_to;
+use datadir::keys::KeyFiles;
+use datadir::log_name::LOG;
+use datadir::reading::read_up_to;
+use datadir::server::{BackupServer, BackupStage, LogServer, ServerFacts};
 
 /// Pause between two looks at the log.
 const POLL: Duration = Duration::from_millis(20);
@@ -170,7 +168,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::server::{BackupMoment, InstanceState, ServerError, TableName};
+    use datadir::server::{BackupMoment, InstanceState, ServerError, TableName};
 
     /// A server that begins its notes in a directory when a backup starts. It is asked for nothing else.
     struct Notes(PathBuf);

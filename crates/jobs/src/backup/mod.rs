@@ -38,12 +38,11 @@ mod verify;
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Read};
-use std::iter;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::{iter, thread};
 
 use flow::durable::sync_file_system_of;
 use flow::run_both;
@@ -73,12 +72,11 @@ use self::verify::{examine, trial};
 use crate::door;
 use crate::manifest::{BackupDamage, BackupLocks, BackupState, BackupTablespace, Manifest};
 use crate::recover::{RecoverOptions, is_free, recover_one};
-use crate::server::{BackupServer, BackupStage, InstanceState, LogServer, ServerKind};
-use crate::source::crc32c::FileSums;
-use crate::source::files::AskPath;
-use crate::source::keys::KeyFiles;
-use crate::stop;
-use crate::{Error, fault};
+use datadir::crc32c::FileSums;
+use datadir::files::AskPath;
+use datadir::keys::KeyFiles;
+use datadir::server::{BackupServer, BackupStage, InstanceState, LogServer, ServerKind};
+use datadir::{Error, fault, stop};
 
 /// Where the copies and the followed log are until they get their names in the set.
 const STAGING: &str = "innokit.copying";

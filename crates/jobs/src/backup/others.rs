@@ -10,9 +10,9 @@ use super::error::{Result, failed, refused};
 use super::listing::{databases, names};
 use super::stamp::Stamp;
 use crate::door;
-use crate::server::TableName;
-use crate::source::copy_all;
-use crate::source::name::decoded;
+use datadir::name::decoded;
+use datadir::reading::copy_all;
+use datadir::server::TableName;
 
 /// Extensions of a database's files: definitions, triggers and options; MyISAM, Aria, CSV, ARCHIVE and MERGE; MySQL's definitions of these.
 const ENDINGS: [&str; 15] =

@@ -1,16 +1,15 @@
 //! Limits the speed of the copy while no lock is held, and reports its progress.
 
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fmt, thread};
 
 use flow::priority::IoPriority;
 
 use super::error::{BackupError, Result, failed};
-use crate::stop;
+use datadir::stop;
 
 /// The longest sleep: how soon a stop is noticed.
 const NAP_MAX: Duration = Duration::from_millis(100);

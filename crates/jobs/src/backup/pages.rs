@@ -19,12 +19,12 @@ use super::error::{Result, failed};
 use super::holes::Holes;
 use super::pace::Pace;
 use crate::door;
-use crate::source::ahead::each_piece;
-use crate::source::crc32c::Crc32c;
-use crate::source::keys::SpaceKey;
-use crate::source::page::PageOpener;
-use crate::source::space::{HEAD, SpacePart, by_page0};
-use crate::source::{read_into, read_up_to};
+use datadir::ahead::each_piece;
+use datadir::crc32c::Crc32c;
+use datadir::keys::SpaceKey;
+use datadir::page::PageOpener;
+use datadir::reading::{read_into, read_up_to};
+use datadir::space::{HEAD, SpacePart, by_page0};
 
 /// Files up to this size are read in one request, without read-ahead: its buffers would cost more than they gain.
 const AT_ONCE: u64 = 1 << 20;

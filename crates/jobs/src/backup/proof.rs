@@ -12,11 +12,11 @@ use super::verify::trial;
 use crate::door;
 use crate::manifest::BackupTablespace;
 use crate::recover::recover_some;
-use crate::source::copy_all;
-use crate::source::keys::KeyFiles;
-use crate::source::name::NameHint;
-use crate::source::severity::Severity;
 use crate::table::{TableFile, TableOptions, TreeKind, tables};
+use datadir::keys::KeyFiles;
+use datadir::name::NameHint;
+use datadir::reading::copy_all;
+use datadir::severity::Severity;
 
 /// Where copies are recovered. In the set, because there must be room for as much there anyway.
 const PLACE: &str = "innokit.proof";

@@ -16,12 +16,12 @@ use logs::xbstream::{end, payload_head};
 use super::error::{BackupError, Result, failed, refused};
 use crate::door;
 use crate::manifest::{BackupFile, BackupState, MANIFEST, Manifest, SIGNATURE};
-use crate::source::content::is_delta_note;
-use crate::source::crc32c::Crc32c;
-use crate::source::files::AskPath;
-use crate::source::log_name::is_of_log;
-use crate::source::read_into;
-use crate::stop;
+use datadir::content::is_delta_note;
+use datadir::crc32c::Crc32c;
+use datadir::files::AskPath;
+use datadir::log_name::is_of_log;
+use datadir::reading::read_into;
+use datadir::stop;
 
 /// Bytes per chunk, as in the tools' own streams.
 const CHUNK: usize = 10 << 20;

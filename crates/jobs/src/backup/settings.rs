@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::error::{Result, refused};
 use super::others::tables_without_redo;
-use crate::server::{BackupServer, ServerFacts};
 use crate::server_home::ServerHome;
+use datadir::server::{BackupServer, ServerFacts};
 
 /// Refuses a server that keeps files outside of this datadir, its own.
 pub(super) fn check(facts: &ServerFacts, home: &ServerHome, datadir: &Path) -> Result<()> {

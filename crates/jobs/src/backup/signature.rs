@@ -16,10 +16,10 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::error::{BackupError, Result, failed, refused};
-use crate::Error;
 use crate::door::{self, SetDir};
 use crate::manifest::{MANIFEST, SIGNATURE};
-use crate::source::read_small;
+use datadir::Error;
+use datadir::reading::read_small;
 
 const SCHEMA_VERSION: u32 = 1;
 /// What is signed and what names a key are never the same bytes, so that one does not stand for the other.

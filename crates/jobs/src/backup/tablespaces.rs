@@ -6,12 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File};
-use std::io;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use format::keyring::KeyStore;
 use format::{Encryption, Lsn, SpaceId};
@@ -28,14 +27,14 @@ use super::stamp::Stamp;
 use crate::door;
 use crate::manifest::{BackupDamage, BackupTablespace};
 use crate::recover::LogNames;
-use crate::source::content::delta_note;
-use crate::source::crc32c::FileSums;
-use crate::source::files::AskPath;
-use crate::source::keys::SpaceKey;
-use crate::source::logged_key::logged_key;
-use crate::source::name::NameHint;
-use crate::source::read_up_to;
-use crate::source::space::{HEAD, SpacePart};
+use datadir::content::delta_note;
+use datadir::crc32c::FileSums;
+use datadir::files::AskPath;
+use datadir::keys::SpaceKey;
+use datadir::logged_key::logged_key;
+use datadir::name::NameHint;
+use datadir::reading::read_up_to;
+use datadir::space::{HEAD, SpacePart};
 
 /// Looks at a file without a sound first page before it counts as damaged, and the pause between them: the server may be making it.
 const LOOKS: u32 = 10;

@@ -8,8 +8,8 @@ use format::{Lsn, SpaceId};
 use super::error::Result;
 use super::follower::{Followed, Follower};
 use super::tablespaces::{Placed, Tablespaces};
-use crate::server::{BackupServer, LogServer, ServerFacts};
-use crate::source::keys::KeyFiles;
+use datadir::keys::KeyFiles;
+use datadir::server::{BackupServer, LogServer, ServerFacts};
 
 /// Where the log of a set begins and ends.
 #[derive(Debug, Clone, Copy)]

@@ -16,16 +16,16 @@ use crate::manifest::{
     self, BackupBase, BackupDamage, BackupFile, BackupState, MANIFEST, MISSING, Manifest, NOT_LISTED, UNSOUND,
 };
 use crate::recover::{LogNames, RecoverError, RecoverOptions, recover_one, refuse_unfinished, walk_datadir};
-use crate::server::ServerKind;
-use crate::source::backup::BackupNotes;
-use crate::source::content::is_delta;
-use crate::source::crc32c::FileSums;
-use crate::source::files::AskPath;
-use crate::source::keys::KeyFiles;
-use crate::source::name::NameHint;
-use crate::source::severity::Severity;
 use crate::table::{TableOptions, tables};
-use crate::{Error, fault};
+use datadir::backup_notes::BackupNotes;
+use datadir::content::is_delta;
+use datadir::crc32c::FileSums;
+use datadir::files::AskPath;
+use datadir::keys::KeyFiles;
+use datadir::name::NameHint;
+use datadir::server::ServerKind;
+use datadir::severity::Severity;
+use datadir::{Error, fault};
 
 /// Memory for the trial recovery, in bytes.
 pub(super) const MEMORY: usize = 512 << 20;

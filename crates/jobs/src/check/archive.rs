@@ -15,12 +15,12 @@ use super::member::place_zeros;
 use super::words::{about, shown};
 use crate::manifest::MANIFEST;
 use crate::report::document::{Counts, Finding, Unit};
-use crate::source::content::{self, Content};
-use crate::source::datadir::{Candidate, Passed};
-use crate::source::file_kind::FileKind;
-use crate::source::name::NameHint;
-use crate::source::redo_log::UNPREPARED;
-use crate::source::severity::Severity;
+use datadir::content::{self, Content};
+use datadir::file_kind::FileKind;
+use datadir::inventory::{Candidate, Passed};
+use datadir::name::NameHint;
+use datadir::redo_log::UNPREPARED;
+use datadir::severity::Severity;
 
 /// Members in which a backup tool describes its backup.
 const CHECKPOINTS: [&str; 3] = ["xtrabackup_checkpoints", "mariadb_backup_checkpoints", MANIFEST];

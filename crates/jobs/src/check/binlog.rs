@@ -10,12 +10,12 @@ use super::examined::{Examined, Log, StreamOutcome};
 use super::file_state::FileState;
 use super::words::about;
 use crate::report::document::{Counts, Finding, Unit};
-use crate::source::content::Content;
-use crate::source::datadir::Candidate;
-use crate::source::file_kind::FileKind;
-use crate::source::keys::NO_KEY;
-use crate::source::name::NameHint;
-use crate::source::severity::Severity;
+use datadir::content::Content;
+use datadir::file_kind::FileKind;
+use datadir::inventory::Candidate;
+use datadir::keys::NO_KEY;
+use datadir::name::NameHint;
+use datadir::severity::Severity;
 
 /// A log being read.
 pub(super) struct BinlogCheck {

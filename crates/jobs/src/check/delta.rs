@@ -10,11 +10,11 @@ use super::examined::{Examined, Log, StreamOutcome};
 use super::file_state::FileState;
 use super::words::about;
 use crate::report::document::{Counts, Finding, Unit};
-use crate::source::content::{delta_note, read_delta_note};
-use crate::source::datadir::Candidate;
-use crate::source::file_kind::FileKind;
-use crate::source::name::NameHint;
-use crate::source::severity::Severity;
+use datadir::content::{delta_note, read_delta_note};
+use datadir::file_kind::FileKind;
+use datadir::inventory::Candidate;
+use datadir::name::NameHint;
+use datadir::severity::Severity;
 
 /// A delta being read.
 pub(super) struct DeltaCheck {

@@ -15,9 +15,9 @@ use super::file_state::{FileState, Known};
 use super::judge::Judge;
 use super::words::about;
 use crate::report::document::{Counts, Finding, Unit};
-use crate::source::datadir::Candidate;
-use crate::source::file_kind::FileKind;
-use crate::source::severity::Severity;
+use datadir::file_kind::FileKind;
+use datadir::inventory::Candidate;
+use datadir::severity::Severity;
 
 /// Offsets of the page's own number and its space id in its header.
 const PAGE_NO: usize = 4;

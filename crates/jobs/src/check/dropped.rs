@@ -10,9 +10,9 @@ use super::settle::OF_THE_FILE;
 use super::settling::Settling;
 use crate::definitions::Definitions;
 use crate::definitions::known::know;
-use crate::source::catalog::{Catalog, DroppedTree};
-use crate::source::severity::Severity;
-use crate::source::tablespace::{FoundFile, Opener, Tablespace};
+use datadir::catalog::{Catalog, DroppedTree};
+use datadir::severity::Severity;
+use datadir::tablespace::{FoundFile, Opener, Tablespace};
 
 impl Settling<'_> {
     /// Makes notes of what is damaged in dropped indexes only.

@@ -6,8 +6,8 @@
 
 use std::collections::HashSet;
 
-use crate::source::tablespace::{Opener, Tablespace};
 use crate::tree::{SpaceMap, roots};
+use datadir::tablespace::{Opener, Tablespace};
 
 /// The indexes of one tablespace whose root is a leaf without records.
 pub(super) struct EmptyIndexes {
@@ -40,7 +40,7 @@ mod tests {
     use format::page::index::{PAGE_LEVEL, PAGE_N_RECS};
 
     use super::*;
-    use crate::source::tablespace::FoundFile;
+    use datadir::tablespace::FoundFile;
 
     const PAGE: usize = 16384;
     const ROOT: usize = 3;

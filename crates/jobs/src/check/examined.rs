@@ -13,11 +13,11 @@ use super::file_state::{FileState, Known};
 use super::findings::Findings;
 use super::options::CheckOptions;
 use super::words::about;
-use crate::finding_code::FindingCode;
 use crate::report::document::{Finding, Unit};
-use crate::source::datadir::Passed;
-use crate::source::file_kind::FileKind;
-use crate::source::severity::Severity;
+use datadir::file_kind::FileKind;
+use datadir::finding_code::FindingCode;
+use datadir::inventory::Passed;
+use datadir::severity::Severity;
 
 /// Shared by all streams of a run.
 #[derive(Clone)]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use format::SpaceId;
 
-use crate::source::space;
+use datadir::space;
 
 /// The device and the inode of a file.
 pub(super) type FileKey = (u64, u64);

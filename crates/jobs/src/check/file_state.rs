@@ -8,12 +8,12 @@ use format::{Lsn, Why};
 use super::fate::FileKey;
 use super::portion::Share;
 use super::usage::UsageMap;
-use crate::finding_code::FindingCode;
 use crate::report::document::{AlgorithmTally, Counts};
-use crate::source::datadir::Candidate;
-use crate::source::identity_of;
-use crate::source::severity::Severity;
-use crate::source::space::SpacePart;
+use datadir::finding_code::FindingCode;
+use datadir::inventory::Candidate;
+use datadir::reading::identity_of;
+use datadir::severity::Severity;
+use datadir::space::SpacePart;
 
 /// What the workers share about one file.
 pub(super) struct FileState {

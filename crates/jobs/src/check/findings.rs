@@ -5,10 +5,10 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use super::usage::Runs;
-use crate::finding_code::FindingCode;
 use crate::report::document::Finding;
 use crate::report::watcher::{Found, Watcher};
-use crate::source::severity::Severity;
+use datadir::finding_code::FindingCode;
+use datadir::severity::Severity;
 
 /// Report order: file, then page (findings about the whole file first), then reason.
 type Key = (u32, u64, FindingCode);

@@ -9,10 +9,10 @@ use format::{PageId, PageNo, Verdict, Why, verify_page};
 
 use super::fate::{self, FileKey};
 use super::file_state::Known;
-use crate::source::files::File;
-use crate::source::keys::SpaceKey;
-use crate::source::page::PageOpener;
-use crate::source::space::{self, SpacePart};
+use datadir::files::File;
+use datadir::keys::SpaceKey;
+use datadir::page::PageOpener;
+use datadir::space::{self, SpacePart};
 
 /// Judges pages; owns the buffers for opening them.
 pub(super) struct Judge {

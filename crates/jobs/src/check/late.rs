@@ -14,14 +14,14 @@ use super::fate;
 use super::file_state::Known;
 use super::settling::Settling;
 use super::words::about;
-use crate::finding_code::FindingCode;
 use crate::report::document::Finding;
-use crate::source::catalog::changes_page;
-use crate::source::files::{self, File};
-use crate::source::is_unwritten;
-use crate::source::redo_log::RedoLogs;
-use crate::source::severity::Severity;
-use crate::source::space::{self, SpacePart};
+use datadir::catalog::changes_page;
+use datadir::files::{self, File};
+use datadir::finding_code::FindingCode;
+use datadir::reading::is_unwritten;
+use datadir::redo_log::RedoLogs;
+use datadir::severity::Severity;
+use datadir::space::{self, SpacePart};
 
 /// Reread lost pages this often before calling them undecided.
 const TRIES: u32 = 10;

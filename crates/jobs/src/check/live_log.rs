@@ -17,12 +17,12 @@ use super::file_state::FileState;
 use super::findings::Findings;
 use super::redo::RedoCheck;
 use super::sequential::{Outcomes, Phase};
-use crate::finding_code::FindingCode;
 use crate::report::document::Finding;
-use crate::source::content::Content;
-use crate::source::datadir::Candidate;
-use crate::source::name::NameHint;
-use crate::source::severity::Severity;
+use datadir::content::Content;
+use datadir::finding_code::FindingCode;
+use datadir::inventory::Candidate;
+use datadir::name::NameHint;
+use datadir::severity::Severity;
 
 /// Readings after the first.
 const TRIES: u32 = 8;

@@ -8,11 +8,10 @@ use format::keyring::KeyStore;
 
 use super::examined::LogEnd;
 use super::redo::RedoCheck;
-use crate::source::content::Content;
-use crate::source::datadir::Candidate;
-use crate::source::files;
-use crate::source::name::NameHint;
-use crate::source::redo_log;
+use datadir::content::Content;
+use datadir::inventory::Candidate;
+use datadir::name::NameHint;
+use datadir::{files, redo_log};
 
 /// Finds where a log outside the run ends. Reads each log once, and only when a page is newer than the log's checkpoint.
 pub(crate) struct LogEnds<'k> {

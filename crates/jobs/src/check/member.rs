@@ -9,9 +9,9 @@ use super::examined::{Context, Examined, StreamOutcome};
 use super::file_state::{FileState, Known};
 use super::usage::UsageMap;
 use super::worker::CheckWorker;
-use crate::source::datadir::Candidate;
-use crate::source::name::NameHint;
-use crate::source::space::{self, SpacePart};
+use datadir::inventory::Candidate;
+use datadir::name::NameHint;
+use datadir::space::{self, SpacePart};
 
 /// Pieces are multiples of the largest page.
 const PIECE_ALIGN: usize = space::HEAD;

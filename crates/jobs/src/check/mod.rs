@@ -47,16 +47,15 @@ use flow::{Counters, Devices, FileId, FileRange, Piece, ReadOptions, Reader, run
 
 use format::keyring::KeyStore;
 
-use crate::finding_code::FindingCode;
 use crate::report::document::{Effort, Finding, PartOf, Report};
 use crate::report::watcher::watched;
-use crate::source::catalog::Catalog;
-use crate::source::content::Content;
-use crate::source::datadir::{Candidate, Inventory, Passed};
-use crate::source::files;
-use crate::source::name::NameHint;
-use crate::source::severity::Severity;
-use crate::{Error, fault};
+use datadir::catalog::Catalog;
+use datadir::content::Content;
+use datadir::finding_code::FindingCode;
+use datadir::inventory::{Candidate, Inventory, Passed};
+use datadir::name::NameHint;
+use datadir::severity::Severity;
+use datadir::{Error, fault, files};
 use examined::{Context, Examined};
 use file_state::FileState;
 use findings::Findings;

@@ -9,12 +9,12 @@ use super::examined::LogEnd;
 use super::late;
 use super::settling::Settling;
 use super::words::about;
-use crate::finding_code::FindingCode;
 use crate::report::document::Finding;
-use crate::source::files::File;
-use crate::source::name::NameHint;
-use crate::source::severity::Severity;
-use crate::source::space::SpacePart;
+use datadir::files::File;
+use datadir::finding_code::FindingCode;
+use datadir::name::NameHint;
+use datadir::severity::Severity;
+use datadir::space::SpacePart;
 
 impl Settling<'_> {
     /// Compares the newest page of a tablespace with the end of its datadir's log.

@@ -5,8 +5,8 @@ use format::Lsn;
 
 use super::portion::Portion;
 use crate::report::watcher::Watcher;
-use crate::source::keys::KeyFiles;
-use crate::source::selection::Selection;
+use datadir::keys::KeyFiles;
+use datadir::selection::Selection;
 
 /// How to check.
 #[derive(Clone, Debug)]

@@ -15,9 +15,9 @@ use flow::for_this_job;
 
 use super::examined::{Break, StreamOutcome};
 use super::inner::Inner;
-use crate::source::content::Packing;
-use crate::source::datadir::{Passed, plain};
-use crate::source::severity::Severity;
+use datadir::content::Packing;
+use datadir::inventory::{Passed, plain};
+use datadir::severity::Severity;
 
 const BATCH: usize = 64 * 1024;
 const BATCHES_WAITING: usize = 4;

@@ -7,10 +7,10 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::source::content::Content;
-use crate::source::datadir::Candidate;
-use crate::source::name::NameHint;
-use crate::source::space;
+use datadir::content::Content;
+use datadir::inventory::Candidate;
+use datadir::name::NameHint;
+use datadir::space;
 
 /// The smallest stretch, bytes: a multiple of what one page of descriptors covers, for pages of up to 4 KiB.
 const STRETCH_MIN: u64 = 16 << 20;

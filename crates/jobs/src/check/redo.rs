@@ -20,15 +20,15 @@ use super::file_state::FileState;
 use super::findings::Findings;
 use super::stretches::{LogRange, Stretches};
 use super::words::about;
-use crate::finding_code::FindingCode;
 use crate::report::document::{Counts, Finding, Unit};
-use crate::source::backup::emptied_at;
-use crate::source::datadir::{Candidate, Passed, plain};
-use crate::source::file_kind::FileKind;
-use crate::source::files::File;
-use crate::source::keys::NO_KEY;
-use crate::source::read_up_to;
-use crate::source::severity::Severity;
+use datadir::backup_notes::emptied_at;
+use datadir::file_kind::FileKind;
+use datadir::files::File;
+use datadir::finding_code::FindingCode;
+use datadir::inventory::{Candidate, Passed, plain};
+use datadir::keys::NO_KEY;
+use datadir::reading::read_up_to;
+use datadir::severity::Severity;
 
 /// Bytes per read.
 const PIECE: u32 = 1 << 20;

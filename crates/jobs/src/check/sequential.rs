@@ -18,11 +18,11 @@ use super::inner::{Inner, InnerName};
 use super::redo::RedoCheck;
 use super::stream::Stream;
 use super::throttle::Throttle;
-use crate::source::content::Content;
-use crate::source::datadir::{Candidate, Inventory, plain};
-use crate::source::files;
-use crate::source::name::NameHint;
-use crate::source::severity::Severity;
+use datadir::content::Content;
+use datadir::files;
+use datadir::inventory::{Candidate, Inventory, plain};
+use datadir::name::NameHint;
+use datadir::severity::Severity;
 
 /// Shared by all workers of the second phase.
 pub(super) struct Phase<'p> {
@@ -99,7 +99,7 @@ impl Phase<'_> {
         let Some(mut check) = DoublewriteCheck::new(candidate, self.files, findings_max) else {
             let mut outcome = StreamOutcome::new(0);
             let why = "a doublewrite file whose name does not give the page size".to_owned();
-            outcome.skipped.push(crate::source::datadir::Passed { path: candidate.path.clone(), why });
+            outcome.skipped.push(datadir::inventory::Passed { path: candidate.path.clone(), why });
             return Ok(outcome);
         };
         let end = self.read(candidate, counters, |bytes| check.take(bytes))?;
@@ -117,7 +117,7 @@ impl Phase<'_> {
         let Some(mut check) = DeltaCheck::new(candidate, findings_max) else {
             let mut outcome = StreamOutcome::new(findings_max);
             let why = "changed pages whose .meta file does not give the page size".to_owned();
-            outcome.failed.push(crate::source::datadir::Passed { path: candidate.path.clone(), why });
+            outcome.failed.push(datadir::inventory::Passed { path: candidate.path.clone(), why });
             return Ok(outcome);
         };
         let end = self.read(candidate, counters, |bytes| check.take(bytes))?;

@@ -18,18 +18,18 @@ use super::words::{
     overlapping, shown, undecided_pages, with_dropped, with_freed,
 };
 use super::{fate, late};
-use crate::finding_code::FindingCode;
 use crate::report::document::{FileReport, Finding, Report, SkippedFile, Totals, Unit};
 use crate::report::hurt::Hurt;
-use crate::source::catalog::{Catalog, Held};
-use crate::source::datadir::Inventory;
-use crate::source::file_kind::FileKind;
-use crate::source::name::NameHint;
-use crate::source::redo_log::{Pending, RedoLogs, UNPREPARED};
-use crate::source::severity::Severity;
-use crate::source::tablespace::FoundFile;
-use crate::source::tablespace::transactions::OpenTransactions;
 use crate::verdict::{self, Case, Mark, Marks};
+use datadir::catalog::{Catalog, Held};
+use datadir::file_kind::FileKind;
+use datadir::finding_code::FindingCode;
+use datadir::inventory::Inventory;
+use datadir::name::NameHint;
+use datadir::redo_log::{Pending, RedoLogs, UNPREPARED};
+use datadir::severity::Severity;
+use datadir::tablespace::FoundFile;
+use datadir::tablespace::transactions::OpenTransactions;
 
 /// Pages of one finding that are assigned to tables one by one, at most.
 const MARKED_MAX: u64 = 1 << 20;

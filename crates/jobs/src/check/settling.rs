@@ -14,12 +14,12 @@ use super::findings::Findings;
 use super::log_ends::LogEnds;
 use super::portion::Share;
 use super::usage::{Usage, UsageMap};
-use crate::source::catalog::Held;
-use crate::source::datadir::{Candidate, Inventory};
-use crate::source::redo_log::RedoLogs;
-use crate::source::tablespace::Tablespace;
-use crate::source::tablespace::space::SpaceFile;
-use crate::source::tablespace::transactions::OpenTransactions;
+use datadir::catalog::Held;
+use datadir::inventory::{Candidate, Inventory};
+use datadir::redo_log::RedoLogs;
+use datadir::tablespace::Tablespace;
+use datadir::tablespace::space::SpaceFile;
+use datadir::tablespace::transactions::OpenTransactions;
 
 /// One file with all its sums.
 pub(super) struct SettledFile {

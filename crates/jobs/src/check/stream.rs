@@ -14,9 +14,9 @@ use super::inner::{Inner, InnerName};
 use super::member::PagesCheck;
 use super::packed::Unpacking;
 use super::redo::RedoStream;
-use crate::source::content::{self, Content, HEAD};
-use crate::source::datadir::{Candidate, Passed};
-use crate::source::name::NameHint;
+use datadir::content::{self, Content, HEAD};
+use datadir::inventory::{Candidate, Passed};
+use datadir::name::NameHint;
 
 /// Why most other members are skipped.
 const NO_TABLESPACE: &str = "not an InnoDB tablespace";

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 
-use crate::source::files::File;
+use datadir::files::File;
 
 /// A stretch of one of the files.
 #[derive(Clone, Copy)]

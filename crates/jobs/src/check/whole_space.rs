@@ -12,14 +12,14 @@ use super::late;
 use super::settling::{SettledFile, SettledSpace, Settling};
 use super::usage::Usage;
 use super::words::{about, append, severity_unless};
-use crate::finding_code::FindingCode;
 use crate::report::document::Finding;
-use crate::source::datadir::Candidate;
-use crate::source::name::NameHint;
-use crate::source::redo_log::datadirs_of;
-use crate::source::severity::Severity;
-use crate::source::space::SpacePart;
-use crate::source::{files, system};
+use datadir::finding_code::FindingCode;
+use datadir::inventory::Candidate;
+use datadir::name::NameHint;
+use datadir::redo_log::datadirs_of;
+use datadir::severity::Severity;
+use datadir::space::SpacePart;
+use datadir::{files, system};
 
 impl Settling<'_> {
     pub fn space(&mut self, space: &SettledSpace) {

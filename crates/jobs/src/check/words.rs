@@ -6,16 +6,16 @@ use format::page::view;
 use format::{Corruption, Family, HeaderFault, PageType, SpaceId};
 
 use super::file_state::{Known, Undecided};
-use crate::finding_code::FindingCode;
 use crate::report::document::Finding;
 pub(super) use crate::report::shown;
-use crate::source::catalog::DroppedTree;
-use crate::source::datadir::Candidate;
-use crate::source::keys::NO_KEY;
-use crate::source::name::NameHint;
-use crate::source::redo_log::RedoLogs;
-use crate::source::severity::Severity;
-use crate::source::space::SpacePart;
+use datadir::catalog::DroppedTree;
+use datadir::finding_code::FindingCode;
+use datadir::inventory::Candidate;
+use datadir::keys::NO_KEY;
+use datadir::name::NameHint;
+use datadir::redo_log::RedoLogs;
+use datadir::severity::Severity;
+use datadir::space::SpacePart;
 
 /// A finding about a whole file or a range of pages.
 pub(super) fn about(path: &Path, reason: impl Into<FindingCode>, severity: Severity, message: String) -> Finding {

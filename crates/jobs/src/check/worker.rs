@@ -18,16 +18,16 @@ use super::judge::{self, Again, Judge, PROOF_PAGES};
 use super::options::CheckOptions;
 use super::usage::{Seen, UsageMap};
 use super::words;
-use crate::finding_code::FindingCode;
-use crate::source::catalog::index_of;
-use crate::source::content::Content;
-use crate::source::datadir::plain;
-use crate::source::files::{self, File};
-use crate::source::head_of;
-use crate::source::keys::SpaceKey;
-use crate::source::name::NameHint;
-use crate::source::severity::Severity;
-use crate::source::space::{self, SpacePart};
+use datadir::catalog::index_of;
+use datadir::content::Content;
+use datadir::files::{self, File};
+use datadir::finding_code::FindingCode;
+use datadir::inventory::plain;
+use datadir::keys::SpaceKey;
+use datadir::name::NameHint;
+use datadir::reading::head_of;
+use datadir::severity::Severity;
+use datadir::space::{self, SpacePart};
 
 /// How often, and at what interval, to retry page 0 of a live file.
 const PAGE0_TRIES: u32 = 10;

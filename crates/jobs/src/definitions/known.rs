@@ -5,9 +5,9 @@ use std::path::Path;
 use format::{Family, Lsn};
 
 use crate::definitions::Definitions;
-use crate::source::name::NameHint;
-use crate::source::tablespace::{Opener, Tablespace};
 use crate::tree::{Root, SpaceMap, TreeFinding, roots};
+use datadir::name::NameHint;
+use datadir::tablespace::{Opener, Tablespace};
 
 /// Flag of MySQL's general tablespaces.
 const SHARED: u32 = 1 << 11;

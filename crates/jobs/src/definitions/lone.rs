@@ -21,13 +21,13 @@ use format::schema::sql::from_sql;
 use format::schema::{IndexDef, IndexRoot, PartitionDef, TableDef};
 use format::{Family, PageNo};
 
-use crate::Error;
 use crate::definitions::known::know;
 use crate::definitions::{Definitions, FRM_MAX};
-use crate::source::name::decoded;
-use crate::source::read_small;
-use crate::source::tablespace::{Opener, Tablespace, sdi};
 use crate::tree::Root;
+use datadir::Error;
+use datadir::name::decoded;
+use datadir::reading::read_small;
+use datadir::tablespace::{Opener, Tablespace, sdi};
 
 /// Longer than any dump of table definitions alone.
 const SQL_MAX: u64 = 256 << 20;

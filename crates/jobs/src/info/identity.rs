@@ -8,7 +8,7 @@ use logs::xbstream;
 use redo::{LogVendor, mariadb, mysql};
 
 use super::content_kind::ContentKind;
-use crate::source::name::NameHint;
+use datadir::name::NameHint;
 
 /// A kind with its description.
 pub(super) struct Identity {

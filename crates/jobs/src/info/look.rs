@@ -10,8 +10,8 @@ use format::page::view;
 use format::{Encryption, Family, PageNo, Scheme, SpaceFormat, Verdict};
 
 use super::grid::{Class, Dab};
-use crate::source::page::PageOpener;
-use crate::source::space::SpacePart;
+use datadir::page::PageOpener;
+use datadir::space::SpacePart;
 
 /// A page's allocation according to the extent descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::report::Name;
-use crate::source::name::{NameHint, decoded};
+use datadir::name::{NameHint, decoded};
 
 /// The names in a path's last two components, for a tablespace in its database's directory.
 pub(super) fn by_path(path: &Path) -> Option<Name> {

@@ -8,13 +8,13 @@ use format::keyring::KeyStore;
 use format::{ExtentMap, PageNo, SpaceHeader};
 
 use super::look::Use;
-use crate::source::files::{self, File};
-use crate::source::head_of;
-use crate::source::keys::SpaceKey;
-use crate::source::name::NameHint;
-use crate::source::space::{self, SpacePart};
-use crate::source::tablespace::space::SpaceFile;
-use crate::source::tablespace::{Opener, Tablespace};
+use datadir::files::{self, File};
+use datadir::keys::SpaceKey;
+use datadir::name::NameHint;
+use datadir::reading::head_of;
+use datadir::space::{self, SpacePart};
+use datadir::tablespace::space::SpaceFile;
+use datadir::tablespace::{Opener, Tablespace};
 
 /// Reads the pages of a tablespace.
 #[derive(Clone, Debug)]

@@ -5,8 +5,8 @@ use format::types::{PageId, PageNo, SpaceId};
 use format::{Algorithm, Family, Scheme, SpaceFormat, Verdict, Why, fil, verify_page};
 
 use super::layout::FileLayout;
-use crate::source::keys::SpaceKey;
-use crate::source::page::{PageAt, PageOpener};
+use datadir::keys::SpaceKey;
+use datadir::page::{PageAt, PageOpener};
 
 /// The verdict on a page, in the categories of the original.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

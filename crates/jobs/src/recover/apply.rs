@@ -25,7 +25,7 @@ use super::prefetch::PrefetchedFile;
 use super::space::PlannedSpace;
 use super::stretches::{Planned, stretches};
 use crate::redo_batch::{PageRedo, RedoBatch};
-use crate::source::page::PageOpener;
+use datadir::page::PageOpener;
 
 /// Upper limit of parts. Beyond that, reading some pages twice costs less than reading the log once more for each part.
 const PARTS_MAX: usize = 64;

@@ -25,14 +25,13 @@ use redo::mariadb::LOG_HEADER_CREATOR;
 use super::durable::sync_directory_of;
 use super::error::{Result, damaged, failed, refused};
 use super::unfinished;
-use crate::door;
-use crate::manifest;
-use crate::source::backup::{BackupNotes, emptied_at as emptied};
-use crate::source::copy_all;
-use crate::source::files::AskPath;
-use crate::source::log_name::{COPIED_LOG, LOG, REDO_DIR};
-use crate::source::redo_log::copied_log;
 use crate::unpack::MARKER;
+use crate::{door, manifest};
+use datadir::backup_notes::{BackupNotes, emptied_at as emptied};
+use datadir::files::AskPath;
+use datadir::log_name::{COPIED_LOG, LOG, REDO_DIR};
+use datadir::reading::copy_all;
+use datadir::redo_log::copied_log;
 
 /// Start of the creator field in a log copied by mariadb-backup.
 const CREATOR: &[u8] = b"Backup ";

@@ -27,9 +27,9 @@ use super::error::{Result, failed, refused};
 use super::reduced_files::Reduced;
 use super::walk::walk;
 use crate::door;
-use crate::source::backup::{BackupNotes, XTRABACKUP};
-use crate::source::files::AskPath;
-use crate::source::read_small;
+use datadir::backup_notes::{BackupNotes, XTRABACKUP};
+use datadir::files::AskPath;
+use datadir::reading::read_small;
 
 const DELETED: &str = "del";
 const RENAMED: &str = "ren";

@@ -11,10 +11,10 @@ use super::error::{Result, failed, locked_out};
 use super::head::Head;
 use super::space::PlannedSpace;
 use crate::door;
-use crate::source::files::AskPath;
-use crate::source::keys::SpaceKey;
-use crate::source::page::{PageAt, PageOpener};
-use crate::source::read_up_to;
+use datadir::files::AskPath;
+use datadir::keys::SpaceKey;
+use datadir::page::{PageAt, PageOpener};
+use datadir::reading::read_up_to;
 
 /// Bytes read at a time to find an encrypted page: a multiple of every page size.
 const PIECE: usize = 64 << 10;

@@ -28,8 +28,8 @@ use super::survey::Survey;
 use super::taken::Taken;
 use super::wanted::Wanted;
 use super::{outside, planning, shadow};
-use crate::source::files::AskPath;
-use crate::source::log_name::LOG;
+use datadir::files::AskPath;
+use datadir::log_name::LOG;
 
 /// Copies a datadir or a backup to `to`, which must be free, and recovers it there.
 pub(super) fn recover_copy(datadir: &Path, to: &Path, options: &RecoverOptions, keys: &KeyStore) -> Result<Recovered> {

@@ -16,7 +16,7 @@ use format::page::seal::{SealError, seal_encrypted, seal_mysql, seal_page_compre
 use format::{Encryption, Family, PageId, Scheme, SpaceFormat};
 
 use super::error::{Result, locked_out};
-use crate::source::keys::{CRYPT_DATA_AFTER_XDES, SpaceKey};
+use datadir::keys::{CRYPT_DATA_AFTER_XDES, SpaceKey};
 
 /// The encryption of one tablespace.
 #[derive(Debug, Default)]

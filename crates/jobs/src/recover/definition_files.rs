@@ -23,8 +23,8 @@ use super::plan::RecoverPlan;
 use super::{dictionary_pages, log::RedoLog};
 use crate::archive::{DefinitionFile, History};
 use crate::door;
-use crate::source::catalog::{FrmProblem, files_of_tables, frm_problems, has_open_definitions};
-use crate::source::files::AskPath;
+use datadir::catalog::{FrmProblem, files_of_tables, frm_problems, has_open_definitions};
+use datadir::files::AskPath;
 
 /// How a view begins.
 const VIEW: &[u8] = b"TYPE=VIEW";

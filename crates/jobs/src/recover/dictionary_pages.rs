@@ -11,7 +11,7 @@ use format::{Lsn, SpaceId};
 use super::error::{Result, failed};
 use super::plan::RecoverPlan;
 use crate::door;
-use crate::source::read_up_to;
+use datadir::reading::read_up_to;
 
 /// Roots of SYS_COLUMNS, SYS_INDEXES and SYS_FIELDS, fixed by every server.
 const ROOTS: std::ops::RangeInclusive<u32> = 10..=12;

@@ -16,7 +16,7 @@ use format::{Lsn, PageId, PageNo, SpaceFormat, SpaceId, Verdict, verify_page};
 use super::error::{Result, failed};
 use super::system::SystemFiles;
 use crate::door;
-use crate::source::page::{PageAt, PageOpener};
+use datadir::page::{PageAt, PageOpener};
 
 /// Copies in the doublewrite area: one slot per page, with the slot's own page number.
 #[derive(Debug, Default)]

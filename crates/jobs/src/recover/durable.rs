@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::error::{Result, failed};
 use crate::door;
-use crate::source::files::AskPath;
+use datadir::files::AskPath;
 
 /// Gives a new file or directory the owner and mode of the one it copies or accompanies, so that the server can use it. Not through a link:
 /// that would give away what the link leads to.

@@ -6,18 +6,17 @@
 //! The paths come out of the set, so the part below OLD is a name beneath a handle of NEW, and nothing that is there is replaced.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use format::keyring::KeyStore;
 
 use super::error::{Result, failed, refused};
 use super::outside::{each_link, inside, link};
 use crate::door::{self, SetDir};
-use crate::source::catalog::moved_in_of_mysql;
-use crate::source::datadir::link_target;
-use crate::source::files::AskPath;
+use datadir::catalog::moved_in_of_mysql;
+use datadir::files::AskPath;
+use datadir::inventory::link_target;
 
 /// What was beneath the first directory in the original goes beneath the second.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use flow::rewrite::RewriteError;
 use format::Lsn;
 
-use crate::Error;
+use datadir::Error;
 
 /// Why a datadir was not recovered, or not completely. The log is unchanged, so another run, or the server, starts again from the same
 /// checkpoint.

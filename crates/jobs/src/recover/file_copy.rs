@@ -13,9 +13,9 @@ use rustix::io::Errno;
 
 use super::error::{Result, failed};
 use crate::door;
-use crate::source::ahead::each_piece;
-use crate::source::crc32c::Crc32c;
-use crate::source::{copy_all, has_holes, read_into, read_up_to};
+use datadir::ahead::each_piece;
+use datadir::crc32c::Crc32c;
+use datadir::reading::{copy_all, has_holes, read_into, read_up_to};
 
 /// Files up to this size are copied by the system, bytes.
 const AT_ONCE: u64 = 1 << 20;

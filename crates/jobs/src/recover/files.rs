@@ -19,7 +19,7 @@ use super::plan::RecoverPlan;
 use super::reach::Reach;
 use super::space::{PlannedSpace, SpacePart};
 use crate::door;
-use crate::source::files::AskPath;
+use datadir::files::AskPath;
 
 /// Extension of a file renamed for a moment to free its name for another.
 const ASIDE: &str = "innokit-aside";

@@ -8,7 +8,7 @@ use format::{Lsn, PageId, PageNo, PageSize, SpaceFormat, Verdict, verify_page};
 
 use super::error::{Result, failed};
 use crate::door;
-use crate::source::read_up_to;
+use datadir::reading::read_up_to;
 
 /// The head of a file with a sound page 0.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use format::Lsn;
 use super::durable::sync_directory_of;
 use super::error::{Result, failed, refused};
 use crate::door;
-use crate::source::backup::BackupNotes;
-use crate::source::read_small;
+use datadir::backup_notes::BackupNotes;
+use datadir::reading::read_small;
 
 const MARKER: &str = "innokit-recover.increment";
 /// Bytes of the marker read at most.

@@ -29,9 +29,9 @@ use super::error::{Result, refused};
 use super::increment_marker::{self as marker, Lsns};
 use super::log::RedoLog;
 use super::wanted::Wanted;
-use crate::source::backup::{BackupNotes, XTRABACKUP};
-use crate::source::log_name::COPIED_LOG;
-use crate::source::redo_log::copied_log;
+use datadir::backup_notes::{BackupNotes, XTRABACKUP};
+use datadir::log_name::COPIED_LOG;
+use datadir::redo_log::copied_log;
 
 /// An increment that was merged into a backup.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]

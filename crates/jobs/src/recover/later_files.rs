@@ -18,8 +18,8 @@ use super::head::Head;
 use super::log::{Scanned, file_record};
 use super::outside::Outside;
 use super::walk::walk;
-use crate::source::catalog::{has_open_steps, tablespaces_of};
 use crate::unlogged::UnloggedPages;
+use datadir::catalog::{has_open_steps, tablespaces_of};
 
 /// The file operations of a log from an LSN on.
 #[derive(Debug)]

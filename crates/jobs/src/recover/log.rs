@@ -33,9 +33,9 @@ use super::outside::Outside;
 use super::tuning::Tuning;
 use crate::archive::History;
 use crate::manifest;
-use crate::source::files::AskPath;
-use crate::source::log_name::REDO_DIR;
-use crate::source::redo_log::{copied_log, has_mysql_ring};
+use datadir::files::AskPath;
+use datadir::log_name::REDO_DIR;
+use datadir::redo_log::{copied_log, has_mysql_ring};
 
 /// The log of a datadir.
 #[derive(Debug)]

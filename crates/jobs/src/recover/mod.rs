@@ -134,12 +134,11 @@ pub use self::waiting::Waiting;
 pub use self::walk::walk as walk_datadir;
 use self::wanted::Wanted;
 use crate::binlog_at::binlog_at;
-use crate::fault;
-use crate::manifest;
-use crate::replica;
-use crate::source::files::AskPath;
-use crate::source::log_name::{LOG, REDO_DIR};
-use crate::source::redo_log::{awaits_clone, copied_log};
+use crate::{manifest, replica};
+use datadir::fault;
+use datadir::files::AskPath;
+use datadir::log_name::{LOG, REDO_DIR};
+use datadir::redo_log::{awaits_clone, copied_log};
 
 /// Recovers a datadir of MariaDB 10.5 or later, or of MySQL 8.0.3 or later; prepares a backup of mariadb-backup, or of xtrabackup 8.0.30 or
 /// later.

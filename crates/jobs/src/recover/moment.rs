@@ -13,7 +13,7 @@ use super::reached::ReachedMoment;
 use super::shadow::SHADOW_NAME;
 use super::wanted::Wanted;
 use crate::archive::mark_at;
-use crate::source::files::AskPath;
+use datadir::files::AskPath;
 
 /// The options with `until` set to the LSN that the archive had reached at a time.
 pub(super) fn with_lsn_of(time: SystemTime, options: &RecoverOptions) -> Result<RecoverOptions> {

@@ -16,9 +16,9 @@ use super::options::RecoverOptions;
 use super::some::recover_some;
 use crate::archive::last_marks;
 use crate::door;
-use crate::source::catalog::has_open_steps;
-use crate::source::copy_all;
-use crate::source::name::NameHint;
+use datadir::catalog::has_open_steps;
+use datadir::name::NameHint;
+use datadir::reading::copy_all;
 
 /// Where the files are recovered, in the copy that failed.
 const PLACE: &str = "innokit.nearest";

@@ -8,7 +8,7 @@ use format::Lsn;
 use super::elsewhere::OutsidePlace;
 use super::reached::ReachedMoment;
 use super::tuning::Tuning;
-use crate::source::keys::KeyFiles;
+use datadir::keys::KeyFiles;
 
 /// How to recover.
 #[derive(Debug, Clone)]

@@ -19,12 +19,12 @@ use super::durable::sync_directory_of;
 use super::error::{Result, failed, refused};
 use super::walk::walk;
 use crate::door;
-use crate::source::backup::BackupNotes;
-use crate::source::catalog::{outside_of_mariadb, outside_of_mysql};
-use crate::source::datadir::link_target;
-use crate::source::files::AskPath;
-use crate::source::identity_of;
-use crate::source::name::NameHint;
+use datadir::backup_notes::BackupNotes;
+use datadir::catalog::{outside_of_mariadb, outside_of_mysql};
+use datadir::files::AskPath;
+use datadir::inventory::link_target;
+use datadir::name::NameHint;
+use datadir::reading::identity_of;
 
 /// Marks a copy that has the original's outside files inside.
 pub(super) const MARKER: &str = "innokit-recover.moved";
@@ -229,7 +229,7 @@ pub(super) fn refuse_open(paths: &[PathBuf]) -> Result<()> {
 /// The file that the text of a link file means: where it is, and where a copy has it.
 #[cfg(fuzzing)]
 pub fn fuzzed_outside(text: &[u8]) -> [Option<PathBuf>; 2] {
-    let target = crate::source::datadir::target_in(text);
+    let target = datadir::inventory::target_in(text);
     [Outside::Stays, Outside::MovedIn].map(|meaning| meaning.path_of(target))
 }
 

@@ -3,11 +3,10 @@
 use std::cmp::Reverse;
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
-use std::io;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::thread;
+use std::{io, thread};
 
 use flow::lock::{Sharing, lock_soon};
 use flow::{WorkList, run_workers};
@@ -21,11 +20,11 @@ use super::taken::Taken;
 use super::walk::walk;
 use super::{outside, unfinished};
 use crate::door;
-use crate::source::backup::{BackupNotes, SIGNATURE};
-use crate::source::files::AskPath;
-use crate::source::log_name::{REDO_DIR, is_of_log};
-use crate::source::name::{NameHint, places_inside};
-use crate::stop;
+use datadir::backup_notes::{BackupNotes, SIGNATURE};
+use datadir::files::AskPath;
+use datadir::log_name::{REDO_DIR, is_of_log};
+use datadir::name::{NameHint, places_inside};
+use datadir::stop;
 
 /// Files that a running server locks.
 const LOCKED: [&str; 2] = ["aria_log_control", "ibdata1"];
@@ -267,7 +266,7 @@ mod tests {
 
     use super::super::walk::LOST;
     use super::*;
-    use crate::source::log_name::LOG;
+    use datadir::log_name::LOG;
 
     fn datadir() -> tempfile::TempDir {
         let dir = tempfile::tempdir().expect("a directory");

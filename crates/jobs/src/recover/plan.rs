@@ -9,7 +9,7 @@ use format::{Lsn, PageId, SpaceId};
 use super::doublewrite::Copies;
 use super::space::PlannedSpace;
 use super::wanted::Wanted;
-use crate::source::page::PageOpener;
+use datadir::page::PageOpener;
 
 #[derive(Debug)]
 pub(super) struct RecoverPlan {

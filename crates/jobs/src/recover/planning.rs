@@ -11,9 +11,7 @@ use redo::apply::{Outcome, Replay};
 use redo::mysql::undo_number;
 use redo::record::Grammar;
 
-use super::cipher_mode;
 use super::crypt::SpaceCrypt;
-use super::dictionary_pages;
 use super::doublewrite::Copies;
 use super::error::{Result, damaged, failed, refused};
 use super::head::Head;
@@ -22,13 +20,13 @@ use super::plan::RecoverPlan;
 use super::rest::Rest;
 use super::space::PlannedSpace;
 use super::survey::{NewestPage, Survey};
-use super::until;
 use super::wanted::Wanted;
+use super::{cipher_mode, dictionary_pages, until};
 use crate::manifest;
-use crate::source::files::AskPath;
-use crate::source::keys::SpaceKey;
-use crate::source::name::NameHint;
-use crate::source::page::{PageAt, PageOpener};
+use datadir::files::AskPath;
+use datadir::keys::SpaceKey;
+use datadir::name::NameHint;
+use datadir::page::{PageAt, PageOpener};
 
 /// Least length of a table's file, in pages of the server's page size even if the table's own are smaller. The server refuses a shorter
 /// file.

@@ -31,9 +31,9 @@ use super::open_files::{in_flight_max, open_files_max};
 use super::tuning::engine;
 use super::walk::walk;
 use crate::door;
-use crate::source::name::NameHint;
-use crate::source::read_up_to;
-use crate::stop;
+use datadir::name::NameHint;
+use datadir::reading::read_up_to;
+use datadir::stop;
 
 /// Requests in flight: the log's own must not wait long behind them.
 const DEPTH: u32 = 16;

@@ -7,7 +7,7 @@ use super::plan::RecoverPlan;
 use super::reached::ReachedMoment;
 use super::waiting::Waiting;
 use crate::archive::Beyond;
-use crate::server::BinlogPosition;
+use datadir::server::BinlogPosition;
 
 /// What was done, or would be in a dry run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]

@@ -25,8 +25,8 @@ use super::backup_files::{FileNotes, MOVING};
 use super::error::{Result, failed, refused};
 use super::walk::walk;
 use crate::door;
-use crate::source::name::NameHint;
-use crate::source::{read_small, read_up_to};
+use datadir::name::NameHint;
+use datadir::reading::{read_small, read_up_to};
 
 /// The only version of renaming notes.
 const VERSION: &str = "1";

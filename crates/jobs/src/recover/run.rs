@@ -24,7 +24,7 @@ use super::{
     backup, definition_files, dictionary_pages, doublewrite, outside, planning, shadow, unfinished, waiting, warm,
 };
 use crate::door;
-use crate::source::redo_log::unbegun_truncation_logs;
+use datadir::redo_log::unbegun_truncation_logs;
 
 /// A recovery whose plan is made.
 pub(super) struct Run<'r> {

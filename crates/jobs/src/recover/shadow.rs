@@ -22,7 +22,7 @@ use super::open_files::descriptors;
 use super::reach::Reach;
 use super::tuning::engine;
 use crate::door;
-use crate::source::name::NameHint;
+use datadir::name::NameHint;
 
 /// Name of the file in the datadir that keeps the old content of pages while they are written in place.
 pub const SHADOW_NAME: &str = "innokit-recover.shadow";

@@ -17,7 +17,7 @@ use super::planning;
 use super::shadow::SHADOW_NAME;
 use super::tuning::MEMORY_MIN;
 use super::wanted::Wanted;
-use crate::source::keys::KeyFiles;
+use datadir::keys::KeyFiles;
 
 /// The plan for a datadir on a device that has files of its own.
 #[doc(hidden)]

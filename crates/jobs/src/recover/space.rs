@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use format::{PageId, SpaceFormat};
 
 use super::crypt::SpaceCrypt;
-use crate::source::page::PageAt;
+use datadir::page::PageAt;
 
 /// One file of a tablespace.
 #[derive(Debug, Clone)]

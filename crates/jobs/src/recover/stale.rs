@@ -10,8 +10,8 @@ use super::log::RedoLog;
 use super::options::RecoverOptions;
 use crate::archive::{Besides, Beyond, BeyondKind, besides};
 use crate::manifest::{self, Manifest};
-use crate::server::BinlogPosition;
-use crate::source::files::{self, AskPath};
+use datadir::files::{self, AskPath};
+use datadir::server::BinlogPosition;
 
 /// Databases of the server itself. What is in their files of other engines changes with nearly every statement about accounts or statistics.
 const SYSTEM: [&str; 4] = ["mysql", "sys", "performance_schema", "information_schema"];

@@ -21,9 +21,9 @@ use super::system::SystemFiles;
 use super::walk::walk;
 use super::wanted::Wanted;
 use crate::door;
-use crate::source::datadir::link_target;
-use crate::source::name::NameHint;
-use crate::source::read_up_to;
+use datadir::inventory::link_target;
+use datadir::name::NameHint;
+use datadir::reading::read_up_to;
 
 /// The page with the highest LSN.
 #[derive(Debug)]

@@ -10,8 +10,8 @@ use format::SpaceFormat;
 use super::error::{Result, failed, refused};
 use super::space::SpacePart;
 use crate::door;
-use crate::source::files::AskPath;
-use crate::source::read_up_to;
+use datadir::files::AskPath;
+use datadir::reading::read_up_to;
 
 /// The files, in page order.
 #[derive(Debug)]

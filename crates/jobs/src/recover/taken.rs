@@ -17,8 +17,9 @@ use super::error::{RecoverError, Result, damaged, failed};
 use super::file_copy::sum_file;
 use super::options::RecoverOptions;
 use super::walk::walk;
+use crate::door;
 use crate::manifest::{BackupFile, MANIFEST, MISSING, Manifest, NOT_LISTED, UNSOUND, is_about_set};
-use crate::{Error, door};
+use datadir::Error;
 
 /// A backup that innokit took, with the files that its manifest lists.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use super::shadow::SHADOW_NAME;
 use super::space::PlannedSpace;
 use super::tuning::Tuning;
 use super::wanted::Wanted;
-use crate::source::log_name::LOG;
+use datadir::log_name::LOG;
 
 /// Requests to the device, and the time they took. CPU time counts as zero.
 #[derive(Debug, Clone, Copy)]

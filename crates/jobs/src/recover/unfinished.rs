@@ -11,7 +11,7 @@ use super::durable::sync_directory_of;
 use super::error::{RecoverError, Result, failed, refused};
 use super::outside;
 use crate::door;
-use crate::source::files::AskPath;
+use datadir::files::AskPath;
 
 const MARKER: &str = "innokit-recover.unfinished";
 /// For the DBA who finds it.

@@ -21,8 +21,8 @@ use super::space::PlannedSpace;
 use super::survey::{NewestPage, Survey};
 use super::tuning::engine;
 use super::wanted::Wanted;
-use crate::source::page::PageOpener;
-use crate::source::redo_log::Truncation;
+use datadir::page::PageOpener;
+use datadir::redo_log::Truncation;
 
 /// Bytes of pages checked at a time.
 const LOOK_MEMORY: usize = 8 << 20;

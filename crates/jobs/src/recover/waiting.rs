@@ -21,7 +21,7 @@ use super::apply::Work;
 use super::error::Result;
 use super::increments::binlogs;
 use super::log::RedoLog;
-use crate::source::tablespace::transactions::waiting_for_binlog_in;
+use datadir::tablespace::transactions::waiting_for_binlog_in;
 
 /// How many transactions waited for a binary log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]

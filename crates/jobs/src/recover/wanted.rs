@@ -22,7 +22,7 @@ use super::prefetch::Prefetcher;
 use super::rest::Rest;
 use super::voids::Voids;
 use crate::redo_batch::RedoBatch;
-use crate::source::redo_log::Truncation;
+use datadir::redo_log::Truncation;
 
 /// Bytes of log between two checks of the memory in use.
 const BYTES_A_LOOK: usize = 64 << 10;

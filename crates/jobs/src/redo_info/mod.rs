@@ -21,13 +21,13 @@ use redo::{LogVendor, RedoError, mysql};
 use self::count::Count;
 use self::report::{CheckpointInfo, LogFileInfo, RedoInfo};
 use self::wanted::Wanted;
-use crate::source::files::AskPath;
-use crate::source::keys::KeyFiles;
-use crate::source::mysql_log::MySqlLog;
-use crate::source::read_up_to;
-use crate::source::redo_log::log_files;
-use crate::source::selection::Selection;
-use crate::{Error, fault};
+use datadir::files::AskPath;
+use datadir::keys::KeyFiles;
+use datadir::mysql_log::MySqlLog;
+use datadir::reading::read_up_to;
+use datadir::redo_log::log_files;
+use datadir::selection::Selection;
+use datadir::{Error, fault};
 
 /// Bytes per read.
 const PIECE: usize = 1 << 20;

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use format::{SpaceId, fil};
 
-use crate::source::content::Content;
-use crate::source::datadir::Inventory;
-use crate::source::files::File;
-use crate::source::name::NameHint;
-use crate::source::read_up_to;
-use crate::source::selection::Selection;
+use datadir::content::Content;
+use datadir::files::File;
+use datadir::inventory::Inventory;
+use datadir::name::NameHint;
+use datadir::reading::read_up_to;
+use datadir::selection::Selection;
 
 /// Enough of a file to know its tablespace.
 const HEAD: usize = 64;

@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::hurt::{Hurt, TableVerdict};
-use crate::finding_code::FindingCode;
-use crate::source::file_kind::FileKind;
-use crate::source::redo_log::Pending;
-use crate::source::severity::Severity;
+use datadir::file_kind::FileKind;
+use datadir::finding_code::FindingCode;
+use datadir::redo_log::Pending;
+use datadir::severity::Severity;
 
 /// One fault, at one place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -3,8 +3,8 @@
 
 use serde::Serialize;
 
-use crate::source::file_kind::FileKind;
-use crate::source::severity::Severity;
+use datadir::file_kind::FileKind;
+use datadir::severity::Severity;
 
 /// What to do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

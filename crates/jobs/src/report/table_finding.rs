@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::finding_code::FindingCode;
-use crate::source::severity::Severity;
+use datadir::finding_code::FindingCode;
+use datadir::severity::Severity;
 
 /// One fault, at one place of one index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

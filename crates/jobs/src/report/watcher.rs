@@ -9,7 +9,7 @@ use flow::Counters;
 
 use super::document::Finding;
 use crate::report::table_finding::TableFinding;
-use crate::stop;
+use datadir::stop;
 
 /// Interval between progress reports.
 const WATCH_EVERY: Duration = Duration::from_millis(100);

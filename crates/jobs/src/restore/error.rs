@@ -3,10 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::Error;
 use crate::backup::BackupError;
 use crate::recover::RecoverError;
 use crate::unpack::UnpackError;
+use datadir::Error;
 
 /// Why nothing was restored.
 #[derive(Debug, thiserror::Error)]

@@ -29,12 +29,12 @@ use crate::recover::{
     recover, recover_own, refuse_outside, refuse_unfinished, refuse_unusable, settle_links, walk_datadir,
 };
 use crate::replica::{State, is_mysql};
-use crate::server::BinlogPosition;
-use crate::source::crc32c::FileSums;
-use crate::source::files::AskPath;
-use crate::source::keys::KeyFiles;
 use crate::unpack::unpack_at_most;
-use crate::{Error, fault};
+use datadir::crc32c::FileSums;
+use datadir::files::AskPath;
+use datadir::keys::KeyFiles;
+use datadir::server::BinlogPosition;
+use datadir::{Error, fault};
 
 /// The owner to give files to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]

@@ -6,9 +6,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::error::{Result, failed, refused};
-use crate::fault;
 use crate::recover::{RecoverError, is_free, make_directories, make_like, occupied, walk_datadir};
-use crate::source::files::AskPath;
+use datadir::fault;
+use datadir::files::AskPath;
 
 /// Suffix of an empty directory beside the backup, which is renamed to see whether the backup itself can be.
 const PROBE: &str = ".innokit-move";

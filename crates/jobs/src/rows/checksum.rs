@@ -21,12 +21,12 @@ use super::reader::{Problem, ProblemKind};
 use super::scan::{RowSink, ScanOptions, scan};
 use super::source::{Tables, Wish};
 use super::split::{OpenTable, leaves, with_tree};
-use crate::Error;
 use crate::report::watcher::watched;
-use crate::source::keys::KeyFiles;
-use crate::source::redo_log::Pending;
-use crate::source::selection::Selection;
-use crate::source::tablespace::Opener;
+use datadir::Error;
+use datadir::keys::KeyFiles;
+use datadir::redo_log::Pending;
+use datadir::selection::Selection;
+use datadir::tablespace::Opener;
 
 /// Which tables to checksum, and how to read them.
 #[derive(Debug, Clone, Default)]

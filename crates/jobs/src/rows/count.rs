@@ -12,8 +12,8 @@ use super::plan::RowPlan;
 use super::reader::{OnDamage, Problem};
 use super::scan::{RowSink, ScanOptions, scan};
 use super::split::{OpenTable, leaves, with_tree};
-use crate::Error;
-use crate::source::tablespace::Opener;
+use datadir::Error;
+use datadir::tablespace::Opener;
 
 /// How many rows a table has.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use serde::{Serialize, Serializer};
 
 use super::reader::Problem;
-use crate::fault;
-use crate::source::tablespace::Tablespace;
 use crate::tree::ranges::LostPage;
+use datadir::fault;
+use datadir::tablespace::Tablespace;
 
 /// Rows, or all rows of a file, that cannot be read. In words and in JSON: `orders.ibd: page 7 is damaged: ...`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -21,9 +21,9 @@ use format::value::compressed;
 use super::batch::{Batch, ValuePlace};
 use super::leaf::Builder;
 use super::plan::RowPlan;
-use crate::source::tablespace::{Opener, Tablespace};
-use crate::stop;
 use crate::tree::ranges::{PageInTree, Pointer, Ranges, Reached, children, inner_page, pointers};
+use datadir::stop;
+use datadir::tablespace::{Opener, Tablespace};
 
 /// Bytes of off-page values that a worker fetches at a time, unless a single row has more.
 pub const FETCHED_MAX: u64 = 16 << 20;

@@ -13,10 +13,10 @@ use super::batch::Batch;
 use super::damage::RowDamage;
 use super::plan::RowPlan;
 use super::reader::{OnDamage, Problem, RowReader, Rows, Wanted};
-use crate::source::tablespace::{Opener, Tablespace};
 use crate::tree::SpaceMap;
 use crate::tree::ranges::{PageInTree, Ranges, Reached, children, inner_page};
-use crate::{Error, stop};
+use datadir::tablespace::{Opener, Tablespace};
+use datadir::{Error, stop};
 
 /// Memory of all workers' windows together, bytes.
 const MEMORY_MAX: u64 = 96 << 20;

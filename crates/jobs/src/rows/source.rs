@@ -15,18 +15,17 @@ use format::{Family, PageNo};
 use crate::definitions::known::{self, Known, know};
 use crate::definitions::lone::{self, Statements};
 use crate::definitions::{Definitions, Described, Dictionaries, own_definitions};
-use crate::source::content::Content;
-use crate::source::datadir::{Inventory, Passed};
-use crate::source::keys::KeyFiles;
-use crate::source::name::table_of_path;
-use crate::source::redo_log::{Pending, RedoLogs};
-use crate::source::remote::Missed;
-use crate::source::selection::Selection;
-use crate::source::tablespace::{FoundFile, Opener, Tablespace};
-use crate::source::{catalog, files};
 use crate::table::{GIVE_BACK_EVERY, batches, groups, in_parallel, open_described};
 use crate::tree::SpaceMap;
-use crate::{Error, fault};
+use datadir::content::Content;
+use datadir::inventory::{Inventory, Passed};
+use datadir::keys::KeyFiles;
+use datadir::name::table_of_path;
+use datadir::redo_log::{Pending, RedoLogs};
+use datadir::remote::Missed;
+use datadir::selection::Selection;
+use datadir::tablespace::{FoundFile, Opener, Tablespace};
+use datadir::{Error, catalog, fault, files};
 
 /// Tablespaces whose definitions and maps are in memory at a time; afterwards only their tables are.
 const BATCH: usize = 1024;

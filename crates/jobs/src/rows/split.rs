@@ -19,12 +19,12 @@ use super::damage::RowDamage;
 use super::key_range::{KeyBounds, KeyRange};
 use super::plan::RowPlan;
 use super::source::{TableSource, Tables, TreeSource, Wish};
-use crate::Error;
 use crate::definitions::own_definitions;
-use crate::source::keys::KeyFiles;
-use crate::source::remote::{self, RemoteVersion};
-use crate::source::tablespace::{Opener, SpaceFile, Tablespace};
 use crate::tree::ranges::{PageInTree, Ranges, children, inner_page};
+use datadir::Error;
+use datadir::keys::KeyFiles;
+use datadir::remote::{self, RemoteVersion};
+use datadir::tablespace::{Opener, SpaceFile, Tablespace};
 
 /// How many level-1 pages are read to see how many leaves each has.
 const PARENTS_READ: usize = 32;

@@ -12,8 +12,8 @@ use format::schema::dictionary::{DICT_HDR_PAGE_NO, DictionaryRoots, SysForeign, 
 use format::schema::frm::DOC_ID_INDEX;
 
 use crate::definitions::leaves;
-use crate::source::name::decoded;
-use crate::source::tablespace::{FoundFile, Opener, Tablespace};
+use datadir::name::decoded;
+use datadir::tablespace::{FoundFile, Opener, Tablespace};
 
 /// What is known about a table.
 #[derive(Clone, Debug, Default)]

@@ -6,10 +6,10 @@ use format::schema::TableDef;
 use format::schema::frm::{FrmError, from_frm, is_of_innodb};
 
 use super::dictionary::Dictionary;
-use crate::source::datadir::plain;
-use crate::source::files::{self, File};
-use crate::source::name::decoded;
-use crate::source::selection::Selection;
+use datadir::files::{self, File};
+use datadir::inventory::plain;
+use datadir::name::decoded;
+use datadir::selection::Selection;
 
 /// The longest file that the server reads, bytes. A file of another kind may have any length.
 const LEN_MAX: u64 = 16 << 20;

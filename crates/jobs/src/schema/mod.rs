@@ -19,14 +19,13 @@ use self::dictionary::Dictionary;
 pub use self::triggers::{TableTriggers, Trigger, triggers};
 use crate::definitions::lone::{self, Statements};
 use crate::definitions::{Definitions, own_definitions};
-use crate::source::datadir::Inventory;
-use crate::source::keys::KeyFiles;
-use crate::source::name::frm_beside;
-use crate::source::selection::Selection;
-use crate::source::tablespace::{Opener, Tablespace};
-use crate::source::{catalog, files};
 use crate::table::{groups, open};
-use crate::{Error, fault};
+use datadir::inventory::Inventory;
+use datadir::keys::KeyFiles;
+use datadir::name::frm_beside;
+use datadir::selection::Selection;
+use datadir::tablespace::{Opener, Tablespace};
+use datadir::{Error, catalog, fault, files};
 
 /// Which definitions to read.
 #[derive(Clone, Debug, Default)]

@@ -7,12 +7,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::frm;
-use crate::source::datadir::plain;
-use crate::source::files;
-use crate::source::name::decoded;
-use crate::source::name::frm_beside;
-use crate::source::selection::Selection;
-use crate::{Error, schema::UnreadSchema};
+use crate::schema::UnreadSchema;
+use datadir::inventory::plain;
+use datadir::name::{decoded, frm_beside};
+use datadir::selection::Selection;
+use datadir::{Error, files};
 
 /// Bytes. A server reads no longer one.
 const LEN_MAX: u64 = 16 << 20;

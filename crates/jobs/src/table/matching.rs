@@ -14,13 +14,13 @@ use format::value::show::shown;
 
 use super::options::{TableOptions, windows};
 use super::walked::{Subject, Walked};
-use crate::Error;
 use crate::definitions::known::Known;
 use crate::definitions::{Definitions, Named};
-use crate::source::tablespace::Opener;
 use crate::tree::matching::{Odd, Pair, Pairs, Suspects, defaults_of};
 use crate::tree::walk::{Depth, Receivers, Tools};
 use crate::tree::{Leaves, Rule, TreeFinding, TreeReport, Walk};
+use datadir::Error;
+use datadir::tablespace::Opener;
 
 /// An index with several entries per row, or without the row's key in its entries.
 const SEVERAL: &str = "entries against rows: an index with several entries for a row";

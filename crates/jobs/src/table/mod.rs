@@ -5,7 +5,6 @@
 //! parents per tree, and the maps and definitions of one batch of tablespaces. What crosses batches is small: the dictionary's rows, the
 //! roots of each tablespace, and the report.
 
-mod datadir;
 mod matching;
 pub mod one;
 mod options;
@@ -13,6 +12,7 @@ mod report;
 mod settle;
 mod settling;
 mod walked;
+mod whole_datadir;
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -28,18 +28,17 @@ use crate::definitions::known::{Known, know};
 pub(crate) use crate::definitions::{Definitions, Named, Opening};
 use crate::report::shown;
 use crate::report::watcher::watched;
-use crate::source::catalog::{Catalog, Held};
-use crate::source::content::Content;
-use crate::source::datadir::{Candidate, Inventory, Passed};
-use crate::source::files;
-use crate::source::keys::{NO_KEY, SpaceKey};
-use crate::source::name::{NameHint, table_of_path};
-use crate::source::remote::Missed;
-use crate::source::tablespace::{FoundFile, Opener, Tablespace};
 use crate::tree::walk::crew::{Crew, SweepSubject};
 use crate::tree::walk::{Receivers, Tools};
 use crate::tree::{Root, TreeReport, Walk, links};
-use crate::{Error, fault};
+use datadir::catalog::{Catalog, Held};
+use datadir::content::Content;
+use datadir::inventory::{Candidate, Inventory, Passed};
+use datadir::keys::{NO_KEY, SpaceKey};
+use datadir::name::{NameHint, table_of_path};
+use datadir::remote::Missed;
+use datadir::tablespace::{FoundFile, Opener, Tablespace};
+use datadir::{Error, fault, files};
 use matching::Matches;
 use options::windows;
 use walked::{Subject, Walked};
@@ -260,7 +259,7 @@ pub(crate) fn groups(inventory: &mut Inventory) -> Vec<Vec<FoundFile>> {
         let has_lists = !matches!(hint, NameHint::Temporary | NameHint::Redo | NameHint::Doublewrite | NameHint::Link);
         if content != Content::Pages || !has_lists {
             let why = "holds no tables".to_owned();
-            inventory.skipped.push(crate::source::datadir::Passed { path, why });
+            inventory.skipped.push(datadir::inventory::Passed { path, why });
             continue;
         }
         let file = FoundFile { path, home: home.map(PathBuf::into_boxed_path), file: FileId(number), len };

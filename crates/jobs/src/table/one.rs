@@ -5,13 +5,12 @@ use std::path::Path;
 use flow::FileSet;
 use format::keyring::KeyStore;
 
-use crate::Error;
 use crate::definitions::Definitions;
 pub use crate::definitions::Named;
 use crate::definitions::known::{Known, know};
-use crate::source::files;
-use crate::source::tablespace::{FoundFile, Opener, Tablespace};
 use crate::tree::{Root, SpaceMap};
+use datadir::tablespace::{FoundFile, Opener, Tablespace};
+use datadir::{Error, files};
 
 /// A tablespace in one file.
 pub struct One {

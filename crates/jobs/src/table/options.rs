@@ -3,10 +3,10 @@
 use flow::{FileSet, ReadAhead, ReadOptions};
 
 use crate::report::watcher::Watcher;
-use crate::source::keys::KeyFiles;
-use crate::source::selection::Selection;
 use crate::tree::matching as pairing;
 use crate::tree::walk::Depth;
+use datadir::keys::KeyFiles;
+use datadir::selection::Selection;
 
 /// Options of `table check`.
 #[derive(Clone, Debug)]

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::finding_code::FindingCode;
 use crate::report::document::{Report, SkippedFile};
 use crate::report::hurt::{Hurt, TableVerdict};
 use crate::report::table_finding::TableFinding;
-use crate::source::redo_log::Pending;
-use crate::source::severity::Severity;
 use crate::tree::Rule;
 use crate::verdict;
+use datadir::finding_code::FindingCode;
+use datadir::redo_log::Pending;
+use datadir::severity::Severity;
 
 /// Pages of one finding looked up one by one, at most.
 const TOLD_MAX: u64 = 1 << 20;

@@ -10,33 +10,33 @@ use format::schema::IndexKind;
 use format::{Family, PageNo};
 
 use super::KnownTree;
-use super::datadir::held;
 use super::options::TableOptions;
 use super::report::{Effort, IndexReport, TableFile, TableReport, TableTotals, TreeKind};
 use super::settling::{Settling, TreeLabel, UNDECIDED, in_words, newest_of};
 use super::walked::{Subject, Walked};
+use super::whole_datadir::held;
 use crate::check::examined::LogEnd;
 use crate::check::log_ends::LogEnds;
 use crate::definitions::known::Known;
 use crate::definitions::{Definitions, Named};
-use crate::finding_code::FindingCode;
 use crate::report::document::SkippedFile;
 use crate::report::hurt::{Action, Hurt};
 use crate::report::shown;
 use crate::report::table_finding::TableFinding;
 use crate::report::watcher::{Found, Watcher};
-use crate::source::catalog::{Catalog, DroppedTree};
-use crate::source::datadir::{Inventory, Passed};
-use crate::source::is_unwritten;
-use crate::source::keys::NO_KEY;
-use crate::source::name::table_of_path;
-use crate::source::redo_log::{RedoLogs, datadirs_of};
-use crate::source::severity::Severity;
-use crate::source::tablespace::Opener;
-use crate::source::tablespace::transactions::OpenTransactions;
 use crate::tree::walk::Depth;
 use crate::tree::{Root, Rule, TreeFinding, TreeReport};
 use crate::verdict::{self, HurtTree, Mark};
+use datadir::catalog::{Catalog, DroppedTree};
+use datadir::finding_code::FindingCode;
+use datadir::inventory::{Inventory, Passed};
+use datadir::keys::NO_KEY;
+use datadir::name::table_of_path;
+use datadir::reading::is_unwritten;
+use datadir::redo_log::{RedoLogs, datadirs_of};
+use datadir::severity::Severity;
+use datadir::tablespace::Opener;
+use datadir::tablespace::transactions::OpenTransactions;
 
 /// A tree with its name and the result of its walk.
 struct Tree<'t> {

@@ -10,13 +10,13 @@ use super::report::TableReport;
 use super::walked::Walked;
 use crate::check::log_ends::LogEnds;
 use crate::definitions::known::Known;
-use crate::finding_code::FindingCode;
 use crate::report::table_finding::TableFinding;
-use crate::source::catalog::{DroppedTree, Held};
-use crate::source::redo_log::RedoLogs;
-use crate::source::severity::Severity;
-use crate::source::tablespace::transactions::OpenTransactions;
 use crate::tree::{Rule, TreeFinding};
+use datadir::catalog::{DroppedTree, Held};
+use datadir::finding_code::FindingCode;
+use datadir::redo_log::RedoLogs;
+use datadir::severity::Severity;
+use datadir::tablespace::transactions::OpenTransactions;
 
 /// Finding codes that mean nothing could be decided.
 pub(super) const UNDECIDED: [FindingCode; 4] =

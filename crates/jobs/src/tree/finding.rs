@@ -3,7 +3,7 @@
 use format::Corruption;
 use format::page::index::{IndexFinding, IndexRule};
 
-use crate::finding_code::FindingCode;
+use datadir::finding_code::FindingCode;
 
 format::rules! {
     /// A rule that a tree, a segment or a table breaks.

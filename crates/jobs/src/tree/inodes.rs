@@ -14,7 +14,7 @@ use format::page::inode::{
 
 use super::segment::PlacedSegment;
 use super::{Rule, TreeFinding};
-use crate::source::tablespace::{Opener, Tablespace};
+use datadir::tablespace::{Opener, Tablespace};
 
 /// Every tablespace has its first inode page here.
 const FIRST_INODE_PAGE: u32 = 2;

@@ -12,7 +12,7 @@ use format::{PageNo, Verdict};
 
 use super::walk::{Depth, Tools};
 use super::{Root, Rule, SpaceMap, TreeFinding, TreeReport};
-use crate::source::tablespace::{Opened, Tablespace};
+use datadir::tablespace::{Opened, Tablespace};
 
 #[derive(Debug, Clone, Copy)]
 struct Link {

@@ -15,7 +15,7 @@ use super::inodes::Inodes;
 use super::lists::Lists;
 pub use super::segment::PlacedSegment;
 use super::{Rule, TreeFinding};
-use crate::source::tablespace::{Opener, Tablespace};
+use datadir::tablespace::{Opener, Tablespace};
 
 /// Offset of the change buffer bitmap, 4 bits per page, on the page after each page of extent descriptors.
 const IBUF_BITMAP: usize = 94;

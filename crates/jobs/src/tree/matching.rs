@@ -28,7 +28,7 @@ use format::record::{Instant, RecordFields};
 use format::schema::{EntryImage, EntryPlan, IndexDef, RowDefaults, TableDef};
 
 use super::{Leaves, Root};
-use crate::source::tablespace::{Opener, Tablespace};
+use datadir::tablespace::{Opener, Tablespace};
 
 /// Memory of the buckets of all indexes together, bytes.
 const BUCKETS_MAX: u64 = 64 << 20;

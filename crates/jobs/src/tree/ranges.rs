@@ -15,7 +15,7 @@ use format::page::index::IndexPage;
 use format::record::{Record, RecordFields};
 use format::schema::IndexDef;
 
-use crate::source::tablespace::{Opener, Tablespace};
+use datadir::tablespace::{Opener, Tablespace};
 
 /// No tree has more levels.
 const LEVELS_MAX: u16 = 32;

@@ -9,7 +9,7 @@ use format::page::index::{IndexPage, SegmentHeader};
 use format::record::RecordStyle;
 
 use super::{Rule, SpaceMap, TreeFinding};
-use crate::source::tablespace::{Opener, Tablespace};
+use datadir::tablespace::{Opener, Tablespace};
 
 /// A root.
 #[derive(Debug, Clone)]

@@ -37,7 +37,7 @@ use super::linear::Linear;
 use super::ranges::Reached;
 use super::{Root, Rule, SpaceMap, TreeFinding};
 use crate::report::watcher::Watcher;
-use crate::source::tablespace::{Opened, Opener, Tablespace};
+use datadir::tablespace::{Opened, Opener, Tablespace};
 
 /// No tree has more levels: with two entries per page, this many would need more pages than a tablespace can have.
 const LEVELS_MAX: u16 = 32;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::Error;
+use datadir::Error;
 
 /// Why archives were not unpacked. What had been unpacked is removed.
 #[derive(Debug, thiserror::Error)]

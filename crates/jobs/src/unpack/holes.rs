@@ -10,7 +10,7 @@ use format::page::view::page_type;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
-use crate::source::{read_up_to, used_before_hole};
+use datadir::reading::{read_up_to, used_before_hole};
 
 /// Bytes read at a time. If none of the first pages is compressed, the tablespace is taken for an ordinary one.
 const PIECE: usize = 1 << 20;

@@ -24,9 +24,9 @@ use self::error::{Result, damaged, refused};
 use self::source::{ArchiveKind, cut, of_bytes, open, pump};
 pub(crate) use self::target::MARKER;
 use self::target::UnpackDir;
-use crate::fault;
 use crate::manifest::MANIFEST;
-use crate::source::crc32c::{Crc32c, FileSums};
+use datadir::crc32c::{Crc32c, FileSums};
+use datadir::fault;
 
 /// What was unpacked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::error::{Result, UnpackError, damaged, failed, refused};
-use crate::source::content::{Content, HEAD, Packing, recognise};
-use crate::source::datadir::plain;
+use datadir::content::{Content, HEAD, Packing, recognise};
+use datadir::inventory::plain;
 
 /// The name for standard input.
 pub(super) const STANDARD_INPUT: &str = "-";

@@ -18,10 +18,10 @@ use super::error::{Result, UnpackError, failed, refused};
 use super::holes::punch;
 use super::source::{Decoded, of_bytes, pump};
 use crate::door::{self, SetDir, SetName, is_own};
-use crate::source::content::{Content, HEAD, Packing, packed_name, recognise};
-use crate::source::crc32c::{Crc32c, FileSums};
-use crate::source::files::AskPath;
-use crate::source::read_up_to;
+use datadir::content::{Content, HEAD, Packing, packed_name, recognise};
+use datadir::crc32c::{Crc32c, FileSums};
+use datadir::files::AskPath;
+use datadir::reading::read_up_to;
 
 /// Marks a directory whose content is incomplete.
 pub(crate) const MARKER: &str = "innokit-unpack.unfinished";

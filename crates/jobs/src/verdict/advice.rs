@@ -14,10 +14,10 @@ use format::schema::quoted::quoted_name;
 
 use crate::definitions::Named;
 use crate::report::hurt::{Action, Hurt};
-use crate::source::file_kind::FileKind;
-use crate::source::files;
-use crate::source::name::table_of_path;
-use crate::source::tablespace::Tablespace;
+use datadir::file_kind::FileKind;
+use datadir::files;
+use datadir::name::table_of_path;
+use datadir::tablespace::Tablespace;
 
 /// A table's name in its parts, in SQL spelling.
 struct SqlName {
@@ -85,7 +85,7 @@ fn rebuild_by_id(table_id: u64, family: Option<Family>) -> Vec<String> {
 /// Whose file it is. If its header is lost, the definition beside it tells: MySQL 8 has none.
 fn family(path: &Path, space: Option<&Tablespace>) -> Option<Family> {
     let beside = || {
-        let is_frm = crate::source::name::frm_beside(path).is_some_and(files::exists);
+        let is_frm = datadir::name::frm_beside(path).is_some_and(files::exists);
         files::exists(path).then_some(if is_frm { Family::MariaDb } else { Family::MySql })
     };
     space.map(|space| space.format.family()).or_else(beside)

@@ -13,7 +13,7 @@ use format::value::show::shown;
 
 use super::HurtTree;
 use crate::report::hurt::KeyRange;
-use crate::source::tablespace::Opener;
+use datadir::tablespace::Opener;
 
 /// Parents read at most: enough for a table of a hundred million rows.
 const PARENTS_MAX: usize = 65_536;

@@ -15,11 +15,11 @@ use format::schema::IndexKind;
 
 use crate::definitions::Named;
 use crate::report::hurt::{Action, Hurt, TableOutcome, TableVerdict};
-use crate::source::file_kind::FileKind;
-use crate::source::name::table_of_path;
-use crate::source::severity::Severity;
-use crate::source::tablespace::{Opener, Tablespace};
 use crate::tree::{Root, SpaceMap};
+use datadir::file_kind::FileKind;
+use datadir::name::table_of_path;
+use datadir::severity::Severity;
+use datadir::tablespace::{Opener, Tablespace};
 
 pub(crate) use moments::later_tables;
 pub(crate) use place::{Case, judge, of_space, partitioned, put_off};

@@ -16,15 +16,15 @@ use format::schema::IndexDef;
 
 use crate::definitions::known::know;
 use crate::definitions::{Definitions, Dictionaries, Opening};
-use crate::finding_code::FindingCode;
-use crate::source::catalog::{Catalog, CatalogFinding, Held};
-use crate::source::name::NameHint;
-use crate::source::redo_log::RedoLogs;
-use crate::source::severity::Severity;
-use crate::source::system;
-use crate::source::tablespace::transactions::{NewestKnown, newest_known_in};
-use crate::source::tablespace::{Opener, Tablespace};
 use crate::tree::{Root, SpaceMap};
+use datadir::catalog::{Catalog, CatalogFinding, Held};
+use datadir::finding_code::FindingCode;
+use datadir::name::NameHint;
+use datadir::redo_log::RedoLogs;
+use datadir::severity::Severity;
+use datadir::system;
+use datadir::tablespace::transactions::{NewestKnown, newest_known_in};
+use datadir::tablespace::{Opener, Tablespace};
 
 /// Tables whose newest pages are read, at most: those with the newest.
 const TABLES_MAX: usize = 64;
@@ -155,7 +155,7 @@ mod tests {
     use format::keyring::KeyStore;
 
     use super::*;
-    use crate::source::tablespace::FoundFile;
+    use datadir::tablespace::FoundFile;
 
     /// The tables of a datadir.
     fn tables_in(root: &Path) -> Vec<PathBuf> {

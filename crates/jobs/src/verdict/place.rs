@@ -11,12 +11,12 @@ use crate::definitions::known::{Known, know};
 use crate::definitions::{Definitions, own_definitions};
 use crate::report::hurt::{Action, Hurt, TableVerdict};
 use crate::report::shown;
-use crate::source::file_kind::FileKind;
-use crate::source::name::{NameHint, table_of_path};
-use crate::source::redo_log::Awaits;
-use crate::source::severity::Severity;
-use crate::source::tablespace::{FoundFile, Opener, Tablespace};
 use crate::tree::Root;
+use datadir::file_kind::FileKind;
+use datadir::name::{NameHint, table_of_path};
+use datadir::redo_log::Awaits;
+use datadir::severity::Severity;
+use datadir::tablespace::{FoundFile, Opener, Tablespace};
 
 /// A file, or a tablespace of several, with its findings.
 pub(crate) struct Case {

@@ -7,9 +7,10 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use datadir::Severity;
+use datadir::keys::KeyFiles;
 use innokit_jobs::report::hurt::Action;
-use innokit_jobs::source::keys::KeyFiles;
-use innokit_jobs::{RecoverOptions, Severity, TableOptions, recover, tables};
+use innokit_jobs::{RecoverOptions, TableOptions, recover, tables};
 use tempfile::TempDir;
 
 use crate::server::Server;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use innokit_jobs::source::keys::KeyFiles;
+use datadir::keys::KeyFiles;
 use innokit_jobs::{RecoverOptions, Recovered, RedoInfoOptions, recover, redo_info};
 use tempfile::TempDir;
 

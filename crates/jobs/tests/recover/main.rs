@@ -45,8 +45,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crc_fast::{CrcAlgorithm, checksum};
-use innokit_jobs::source::keys::KeyFiles;
-use innokit_jobs::{Check, CheckOptions, Finding, RecoverOptions, Recovered, Severity, recover};
+use datadir::Severity;
+use datadir::keys::KeyFiles;
+use innokit_jobs::{Check, CheckOptions, Finding, RecoverOptions, Recovered, recover};
 use server::{Server, copy};
 use tempfile::TempDir;
 

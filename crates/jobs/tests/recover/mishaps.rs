@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use datadir::keys::KeyFiles;
 use format::page::seal::seal_page;
 use format::{Lsn, PageId, SpaceFormat, Verdict, verify_page};
-use innokit_jobs::source::keys::KeyFiles;
 use innokit_jobs::{RecoverError, RecoverOptions, RedoInfo, RedoInfoOptions, recover, redo_info};
 use tempfile::TempDir;
 

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use datadir::keys::KeyFiles;
 use format::page::zip::Unpacker;
 use format::{Family, PageId, Scheme, SpaceFormat, SpaceId, verify_page};
-use innokit_jobs::source::keys::KeyFiles;
 use innokit_jobs::{RecoverOptions, Recovered, recover};
 use tempfile::TempDir;
 

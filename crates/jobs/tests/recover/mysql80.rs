@@ -6,9 +6,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
+use datadir::keys::KeyFiles;
 use format::checksum::crc32c;
 use innokit_jobs::RecoverOptions;
-use innokit_jobs::source::keys::KeyFiles;
 use tempfile::TempDir;
 
 use crate::mishaps::{

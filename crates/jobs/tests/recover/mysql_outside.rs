@@ -4,9 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use innokit_jobs::RecoverOptions;
-use innokit_jobs::recover;
-use innokit_jobs::source::keys::KeyFiles;
+use datadir::keys::KeyFiles;
+use innokit_jobs::{RecoverOptions, recover};
 use tempfile::TempDir;
 
 use crate::mysql::{answers, assert_started_without_recovery, run, set_options};

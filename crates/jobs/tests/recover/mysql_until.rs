@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use datadir::keys::KeyFiles;
 use format::Lsn;
-use innokit_jobs::source::keys::KeyFiles;
 use innokit_jobs::{RecoverOptions, recover};
 use tempfile::TempDir;
 

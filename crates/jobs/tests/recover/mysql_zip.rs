@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
+use datadir::keys::KeyFiles;
 use innokit_jobs::RecoverOptions;
-use innokit_jobs::source::keys::KeyFiles;
 use tempfile::TempDir;
 
 use crate::mysql::{Compared, compare, crash, number, page_kib, run};
-use crate::mysql_load as load;
 use crate::server::{Server, copy, script};
-use crate::{KeptOnFailure, assert_sound};
+use crate::{KeptOnFailure, assert_sound, mysql_load as load};
 
 /// Compares pages with a copy after the server's own recovery, which here neither rolls back nor purges.
 fn pages_of_a_crash(number: u32, options: &[&str]) -> Compared {

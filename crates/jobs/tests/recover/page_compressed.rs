@@ -4,11 +4,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use datadir::keys::{KeyFiles, SpaceKey};
+use datadir::page::{PageAt, PageOpener};
 use format::codec::Opened;
 use format::fil::{FIL_PAGE_TYPE, PageType};
 use format::{PageId, SpaceFormat};
-use innokit_jobs::source::keys::{KeyFiles, SpaceKey};
-use innokit_jobs::source::page::{PageAt, PageOpener};
 use innokit_jobs::{RecoverOptions, recover};
 use tempfile::TempDir;
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use datadir::keys::KeyFiles;
 use format::Lsn;
-use innokit_jobs::source::keys::KeyFiles;
 use innokit_jobs::{RecoverOptions, RestoreOptions, recover, restore};
 use tempfile::TempDir;
 

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use datadir::keys::KeyFiles;
 use flow::FileId;
 use flow::queue::Operation;
 use flow::queue::sim::{SimDevice, SimOptions};
 use flow::rewrite::RewriteOptions;
 use innokit_jobs::Simulated;
-use innokit_jobs::source::keys::KeyFiles;
 use tempfile::TempDir;
 
 use crate::encrypted;

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use datadir::keys::KeyFiles;
 use format::Lsn;
 use format::checksum::crc32c;
-use innokit_jobs::source::keys::KeyFiles;
 use innokit_jobs::{Check, CheckOptions, RecoverOptions, TableOptions, recover, tables};
 use redo::block::{LOG_BLOCK_SIZE, LogBlock, block_number};
 use redo::log_key::LogKey;

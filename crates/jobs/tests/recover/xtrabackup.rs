@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use datadir::Severity;
+use datadir::keys::KeyFiles;
 use format::bytes::be;
 use format::checksum::crc32c;
 use format::{Lsn, PageId, SpaceFormat, Verdict, verify_page};
-use innokit_jobs::source::keys::KeyFiles;
-use innokit_jobs::{Finding, RecoverError, RecoverOptions, Severity, recover};
+use innokit_jobs::{Finding, RecoverError, RecoverOptions, recover};
 use redo::block::{LOG_BLOCK_SIZE, block_number, block_start};
 use redo::mysql::{
     LOG_CHECKPOINT_1, LOG_CHECKPOINT_2, LOG_CHECKPOINT_LSN, LOG_FILE_HDR_SIZE, LOG_HEADER_CHECKSUM, LOG_HEADER_CREATOR,

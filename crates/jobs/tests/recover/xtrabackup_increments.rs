@@ -11,11 +11,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use datadir::keys::KeyFiles;
 use format::bytes::be;
 use format::fil::FIL_PAGE_LSN;
 use format::page::fsp::FSP_SPACE_FLAGS;
 use format::{Scheme, SpaceFormat};
-use innokit_jobs::source::keys::KeyFiles;
 use innokit_jobs::{RecoverError, RecoverOptions, recover};
 use tempfile::TempDir;
 

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use datadir::keys::KeyFiles;
 use format::SpaceFormat;
 use innokit_jobs::RecoverOptions;
-use innokit_jobs::source::keys::KeyFiles;
 use tempfile::TempDir;
 
 use crate::mysql::{TELLS, answers, assert_same_content, assert_started_without_recovery, run};

@@ -5,12 +5,12 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use datadir::keys::SpaceKey;
 use format::codec::{Opened, Scratch, cipher_mode, open_page};
 use format::keyring::KeyStore;
 use format::page::seal::{seal_encrypted, seal_flush_lsn, seal_recovered};
 use format::{Family, Lsn, PageId, PageSize, Scheme, SpaceFormat, SpaceId};
 use innokit_jobs::redo_batch::{FileEvent, PageRedo, RedoBatch};
-use innokit_jobs::source::keys::SpaceKey;
 use redo::apply::{Outcome, Replay};
 use redo::log_key::LogKey;
 use redo::mariadb::{LogFile, START_OFFSET};

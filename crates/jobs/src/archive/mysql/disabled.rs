@@ -7,7 +7,7 @@ use flow::append::write_whole;
 use flow::durable::remove_file;
 
 use crate::archive::error::{Result, failed};
-use crate::source::files::AskPath;
+use datadir::files::AskPath;
 
 const NAME: &str = "redo.disabled";
 

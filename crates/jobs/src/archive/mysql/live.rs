@@ -11,10 +11,10 @@ use redo::{LogVendor, RedoError};
 
 use crate::archive::error::{Result, failed, refused};
 use crate::door;
-use crate::source::files::AskPath;
-use crate::source::log_name::{LOG, REDO_DIR};
-use crate::source::read_up_to;
-use crate::source::redo_log::log_files;
+use datadir::files::AskPath;
+use datadir::log_name::{LOG, REDO_DIR};
+use datadir::reading::read_up_to;
+use datadir::redo_log::log_files;
 
 /// How often, and with what pause, to list the files: the server recycles some while they are listed.
 const TRIES: u32 = 20;

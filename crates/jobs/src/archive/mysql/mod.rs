@@ -33,8 +33,8 @@ use super::gap::{Gap, noted};
 use super::name::{SegmentName, list};
 use super::options::ArchiveOptions;
 use super::status::{ArchiveEvent, ArchiveStatus, Unlogged};
-use crate::source::files::AskPath;
 use crate::unlogged::{Load, Once};
+use datadir::files::AskPath;
 
 /// Bytes of the first read.
 const READ_FIRST: usize = 64 << 10;

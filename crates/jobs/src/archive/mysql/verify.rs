@@ -14,8 +14,8 @@ use crate::archive::error::{Result, failed};
 use crate::archive::name::SegmentName;
 use crate::archive::status::Unlogged;
 use crate::door;
-use crate::source::read_up_to;
 use crate::unlogged::{Once, UnloggedPages};
+use datadir::reading::read_up_to;
 
 /// Whether a segment belongs to a MySQL log.
 pub(in crate::archive) fn is_of_blocks(dir: &Path, name: SegmentName) -> Result<bool> {

@@ -12,7 +12,7 @@ use redo::mysql::{self, LOG_FILE_HDR_SIZE, copy};
 
 use crate::backup::error::{BackupError, Result, failed, refused};
 use crate::door;
-use crate::source::read_up_to;
+use datadir::reading::read_up_to;
 
 /// Log file sizes are multiples of this, and so of every page size.
 const FILE_ALIGN: u64 = 64 << 10;

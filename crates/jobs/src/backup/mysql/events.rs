@@ -15,8 +15,8 @@ use super::copied_log::Origin;
 use crate::backup::error::{BackupError, Result, failed};
 use crate::backup::vendor::Altered;
 use crate::door;
-use crate::source::read_up_to;
 use crate::unlogged::UnloggedPages;
+use datadir::reading::read_up_to;
 
 /// Bytes per read, at most.
 const PIECE: u64 = 1 << 20;

@@ -17,9 +17,9 @@ use redo::mysql::{LOG_FILE_HDR_SIZE, LogFile};
 use super::copied_log::{CopiedLog, Origin};
 use crate::backup::error::{BackupError, Result, failed, refused};
 use crate::door;
-use crate::source::mysql_log::MySqlLog;
-use crate::source::read_up_to;
-use crate::source::redo_log::log_files;
+use datadir::mysql_log::MySqlLog;
+use datadir::reading::read_up_to;
+use datadir::redo_log::log_files;
 
 /// Bytes per read, at most.
 const READ_MAX: u64 = 4 << 20;

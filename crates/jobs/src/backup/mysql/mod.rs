@@ -11,11 +11,10 @@ mod events;
 mod live;
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 use format::keyring::KeyStore;
 use format::{Lsn, SpaceId};
@@ -31,13 +30,13 @@ use super::vendor::{Altered, LogRange, Vendor};
 use super::verify::MEMORY;
 use crate::door;
 use crate::recover::LogNames;
-use crate::server::{BackupServer, LogServer, ServerFacts};
 use crate::server_home::ServerHome;
-use crate::source::files::AskPath;
-use crate::source::keys::KeyFiles;
-use crate::source::log_name::REDO_DIR;
-use crate::source::name::NameHint;
-use crate::stop;
+use datadir::files::AskPath;
+use datadir::keys::KeyFiles;
+use datadir::log_name::REDO_DIR;
+use datadir::name::NameHint;
+use datadir::server::{BackupServer, LogServer, ServerFacts};
+use datadir::stop;
 
 /// Pause before the next look at a log with nothing new.
 const POLL: Duration = Duration::from_millis(10);

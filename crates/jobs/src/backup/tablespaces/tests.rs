@@ -34,7 +34,7 @@ fn with<T>(dir: &Path, act: impl FnOnce(&mut Tablespaces<'_>, &mut Follower<'_>)
     thread::scope(|scope| {
         let follow = || {
             followed.reached(Lsn(1));
-            while !crate::stop::is_told(followed.stopped()) {
+            while !datadir::stop::is_told(followed.stopped()) {
                 thread::sleep(Duration::from_millis(1));
             }
             Ok(())

@@ -7,8 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::super::error::{Result, failed};
-use crate::source::files::AskPath;
-use crate::source::read_small;
+use datadir::files::AskPath;
+use datadir::reading::read_small;
 
 /// Bytes of an index read at most. It is short, because a backup has one binary log.
 const INDEX_MAX: u64 = 1 << 20;

@@ -12,10 +12,10 @@ use super::super::reduced_files::Reduced;
 use super::super::survey::is_packed;
 use super::super::walk::walk;
 use super::binlogs;
-use crate::source::backup::XTRABACKUP;
-use crate::source::content::{delta_note, read_delta_note};
-use crate::source::log_name::REDO_DIR;
-use crate::source::name::NameHint;
+use datadir::backup_notes::XTRABACKUP;
+use datadir::content::{delta_note, read_delta_note};
+use datadir::log_name::REDO_DIR;
+use datadir::name::NameHint;
 
 const DELTA: &str = ".delta";
 const META: &str = ".meta";

@@ -16,8 +16,8 @@ use super::super::system::SystemFiles;
 use super::super::walk::walk;
 use super::files::{Delta, Files};
 use crate::door;
-use crate::source::name::NameHint;
-use crate::source::read_up_to;
+use datadir::name::NameHint;
+use datadir::reading::read_up_to;
 
 /// MySQL 8.0.30, the first version whose log innokit reads. The server's actual version is in the redo.
 const SERVER_VERSION: u32 = 80_030;

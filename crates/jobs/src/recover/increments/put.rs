@@ -22,10 +22,10 @@ use super::super::walk::walk;
 use super::files::Delta;
 use super::{Increment, Taken, binlogs, pages};
 use crate::door;
-use crate::source::backup::{BackupNotes, XTRABACKUP};
-use crate::source::log_name::{LOG, REDO_DIR};
-use crate::source::name::NameHint;
-use crate::source::{copy_all, read_up_to};
+use datadir::backup_notes::{BackupNotes, XTRABACKUP};
+use datadir::log_name::{LOG, REDO_DIR};
+use datadir::name::NameHint;
+use datadir::reading::{copy_all, read_up_to};
 
 /// A table's file has at least this many pages.
 const TABLE_PAGES_MIN: u64 = 4;

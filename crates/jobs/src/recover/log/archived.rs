@@ -17,7 +17,7 @@ use super::super::error::{Result, damaged, failed, refused};
 use super::hole::Hole;
 use crate::archive::{ArchiveError, History, SegmentName, Stored, closed_at, last_marks, segments};
 use crate::door;
-use crate::source::read_up_to;
+use datadir::reading::read_up_to;
 
 /// Bytes of both logs that are compared.
 pub(in super::super) const COMPARED: usize = 64 << 10;

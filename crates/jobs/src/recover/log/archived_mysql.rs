@@ -16,8 +16,8 @@ use super::archived::unreadable;
 use super::hole::Hole;
 use crate::archive::{SegmentName, StoredBlocks, closed_at, last_marks, segments};
 use crate::door;
-use crate::source::mysql_log::MySqlLog;
-use crate::source::read_up_to;
+use datadir::mysql_log::MySqlLog;
+use datadir::reading::read_up_to;
 
 /// Blocks of both logs that are compared.
 const COMPARED: usize = 128;

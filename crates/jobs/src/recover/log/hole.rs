@@ -6,7 +6,7 @@ use format::Lsn;
 
 use super::super::error::{Result, refused};
 use crate::archive::SegmentName;
-use crate::source::files::AskPath;
+use datadir::files::AskPath;
 
 /// Why no more segments can be read, although their timeline goes on. Other timelines prove nothing: they are another history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -21,8 +21,8 @@ use redo::{LogVendor, RedoError};
 use super::super::error::{RecoverError, Result, damaged, failed, locked_out, refused};
 use super::archived::Archived;
 use crate::door;
-use crate::source::log_name::LOG;
-use crate::source::read_up_to;
+use datadir::log_name::LOG;
+use datadir::reading::read_up_to;
 
 /// Bytes of the log's end per read.
 const PIECE: usize = 2 << 20;

@@ -30,11 +30,11 @@ use super::super::error::{RecoverError, Result, damaged, failed, locked_out, ref
 use super::archived_mysql::{ArchivedEnd, find, needed_to};
 use super::verify::{verify_end, verify_stretch};
 use crate::door;
-use crate::source::files::AskPath;
-use crate::source::log_name::{LOG, REDO_DIR};
-use crate::source::mysql_log::{MySqlLog, MySqlLogError};
-use crate::source::read_up_to;
-use crate::source::redo_log::{copied_log, has_mysql_ring, log_files};
+use datadir::files::AskPath;
+use datadir::log_name::{LOG, REDO_DIR};
+use datadir::mysql_log::{MySqlLog, MySqlLogError};
+use datadir::reading::read_up_to;
+use datadir::redo_log::{copied_log, has_mysql_ring, log_files};
 
 /// Log file sizes are multiples of this, and so of every page size.
 const FILE_ALIGN: usize = 64 << 10;
@@ -253,7 +253,7 @@ impl MySqlRedo {
         if self.is_ring() {
             return Lsn(log_end.0.next_multiple_of(LOG_BLOCK_SIZE as u64));
         }
-        let end = |file: &crate::source::mysql_log::MySqlFile| {
+        let end = |file: &datadir::mysql_log::MySqlFile| {
             file.parsed.start_lsn.0.saturating_add(file.parsed.size.saturating_sub(LOG_FILE_HDR_SIZE as u64))
         };
         let newest =

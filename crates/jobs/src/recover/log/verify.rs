@@ -8,7 +8,7 @@ use format::Lsn;
 use redo::verify_blocks::{BlockDamage, BlockVerifier, Misfit};
 
 use super::super::error::{Result, damaged, failed, locked_out};
-use crate::source::read_up_to;
+use datadir::reading::read_up_to;
 
 /// Bytes per read.
 const PIECE: usize = 1 << 20;

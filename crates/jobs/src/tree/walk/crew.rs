@@ -16,9 +16,9 @@ use format::schema::IndexDef;
 
 use super::leaf_run::LeafRun;
 use super::{Depth, Receivers, Tools, TreeCounts, Walk};
-use crate::source::tablespace::Tablespace;
 use crate::tree::ranges::Reached;
 use crate::tree::{Root, SpaceMap};
+use datadir::tablespace::Tablespace;
 
 /// All workers of a run.
 pub struct Crew<'c> {

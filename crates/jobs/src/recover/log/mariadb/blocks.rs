@@ -17,7 +17,7 @@ use super::super::super::error::{Result, failed, refused};
 use super::super::verify::{verify_end, verify_stretch};
 use super::{Lsn, MariaDbLog};
 use crate::door;
-use crate::source::read_up_to;
+use datadir::reading::read_up_to;
 
 const BLOCK: u64 = LOG_BLOCK_SIZE as u64;
 

@@ -1,0 +1,113 @@
+//! File operations in the redo log since its checkpoint: the dictionary on disk may not include them yet.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use format::Lsn;
+use format::keyring::KeyStore;
+use redo::record::{FileRecord, Mtr, RedoRecord, Subject};
+use redo::{LogVendor, mariadb};
+
+use super::ring::Ring;
+use crate::files::File;
+use crate::mysql_log::MySqlLog;
+use crate::reading::read_up_to;
+use crate::redo_log::log_files;
+
+/// What the log does to files.
+#[derive(Debug)]
+pub(super) struct FileEvents {
+    /// The log's vendor.
+    pub kind: LogVendor,
+    /// Tablespaces whose files the log creates.
+    pub created: HashSet<u32>,
+    /// Tablespaces whose files the log deletes.
+    pub deleted: HashSet<u32>,
+    /// Tablespaces whose files the log renames, with the last name.
+    pub renamed: HashMap<u32, PathBuf>,
+    /// The file names that the log gives for the tablespaces it changes; only MariaDB's does.
+    pub called: HashMap<u32, PathBuf>,
+    /// Tablespaces whose pages it changes.
+    pub changed: BTreeSet<u32>,
+    /// Where the log ends, or where reading stopped.
+    pub end: Lsn,
+    /// Read to its end.
+    pub is_whole: bool,
+}
+
+impl FileEvents {
+    /// Reads up to about `bytes` of the log in the datadir `root`. `None` if that fails: the log may then say anything.
+    pub fn read(root: &Path, keys: &KeyStore, bytes: u64) -> Option<Self> {
+        let paths = log_files(root);
+        let file = File::open(paths.first()?).ok()?;
+        let header = read_up_to(&file, 0, mariadb::START_OFFSET).ok()?;
+        match redo::identify(&header).ok()? {
+            LogVendor::MySql => Self::of_mysql(&paths, keys, bytes),
+            LogVendor::MariaDb => Self::of_mariadb(root, keys, bytes),
+        }
+    }
+
+    fn new(kind: LogVendor, end: Lsn) -> Self {
+        let (created, deleted, renamed) = (HashSet::new(), HashSet::new(), HashMap::new());
+        let (called, changed) = (HashMap::new(), BTreeSet::new());
+        Self { kind, created, deleted, renamed, called, changed, end, is_whole: false }
+    }
+
+    fn of_mariadb(root: &Path, keys: &KeyStore, bytes: u64) -> Option<Self> {
+        let ring = Ring::open(root, keys)?;
+        let from = ring.log.checkpoint.lsn;
+        let mut events = Self::new(LogVendor::MariaDb, from);
+        (events.end, events.is_whole) = ring.each_mtr(from, bytes, |mtr| events.add(mtr))?;
+        Some(events)
+    }
+
+    fn of_mysql(paths: &[PathBuf], keys: &KeyStore, bytes: u64) -> Option<Self> {
+        let log = MySqlLog::open(paths, keys).ok()?;
+        let from = log.checkpoint.lsn;
+        let mut events = Self::new(LogVendor::MySql, from);
+        (events.end, events.is_whole) = log.each_mtr((from, &log.stretches), bytes, |mtr| events.add(mtr))?;
+        Some(events)
+    }
+
+    fn add(&mut self, mtr: &Mtr<'_>) -> Option<()> {
+        let path = |name: &[u8]| PathBuf::from(OsStr::from_bytes(name));
+        for record in mtr.records() {
+            let record = record.ok()?;
+            if let Subject::Page(id, _) = record.subject() {
+                self.changed.insert(id.space.0);
+            }
+            let RedoRecord::File(record) = record else { continue };
+            match record {
+                FileRecord::Create { space, name } => {
+                    self.created.insert(space.0);
+                    self.called.insert(space.0, path(name));
+                }
+                FileRecord::Delete { space, .. } => drop(self.deleted.insert(space.0)),
+                FileRecord::Rename { space, to, .. } => {
+                    self.renamed.insert(space.0, path(to));
+                    self.called.insert(space.0, path(to));
+                }
+                FileRecord::Modify { space, name } => drop(self.called.insert(space.0, path(name))),
+                _ => {}
+            }
+        }
+        Some(())
+    }
+
+    /// Whether the log does anything to the files of these tablespaces.
+    pub fn concern(&self, spaces: &[u32]) -> bool {
+        spaces.iter().any(|space| self.makes_or_moves(*space) || self.deleted.contains(space))
+    }
+
+    /// Whether the log explains why this tablespace has no file. MariaDB's recovery creates the file; MySQL's expects to find it.
+    pub fn explain_missing(&self, space: u32) -> bool {
+        let is_made = self.created.contains(&space) && self.kind == LogVendor::MariaDb;
+        is_made || self.deleted.contains(&space) || self.renamed.contains_key(&space)
+    }
+
+    fn makes_or_moves(&self, space: u32) -> bool {
+        self.created.contains(&space) || self.renamed.contains_key(&space)
+    }
+}
