@@ -13,6 +13,7 @@ pub mod backup_notes;
 pub mod catalog;
 pub mod content;
 pub mod crc32c;
+pub mod doublewrite;
 pub mod error;
 pub mod fault;
 pub mod file_kind;

@@ -119,6 +119,15 @@ impl RedoLogs {
         self.of_log(path).map(|_| of_log).or_else(of_server)
     }
 
+    /// The datadir whose log crash recovery will apply to the tablespace at `path`. `None` if none is pending, or a server is running.
+    pub fn recovered_in(&mut self, path: &Path) -> Option<PathBuf> {
+        if self.awaits(path) != Some(Awaits::Recovery) || self.said.contains_key(path) {
+            return None;
+        }
+        let dirs = self.dirs_of(path);
+        dirs.iter().find(|dir| self.by_dir.get(*dir).is_some_and(|log| log.pending.is_some())).cloned()
+    }
+
     fn look_at_logs_of(&mut self, path: &Path) {
         if self.said.contains_key(path) {
             return;

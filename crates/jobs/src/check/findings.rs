@@ -197,6 +197,32 @@ impl Findings {
         }
     }
 
+    /// Takes back [`Self::damage_turned_notice`] for so many findings.
+    pub fn notice_turned_damage(&mut self, file: u32, findings: u64) {
+        if let Some(Sums([_, damage, _])) = self.by_file.get_mut(&file) {
+            *damage += findings;
+            self.damage += findings;
+        }
+    }
+
+    /// Passes the kept findings of damage in `file` to `revise`, which may make them undecided. Returns how many it did.
+    pub fn damage_reviewed(&mut self, file: u32, mut revise: impl FnMut(&mut Finding)) -> u64 {
+        let mut turned = 0;
+        let mut kept = std::mem::take(&mut self.kept).into_vec();
+        let is_damage = |kept: &&mut Kept| kept.key.0 == file && kept.finding.severity == Severity::Damage;
+        for kept in kept.iter_mut().filter(is_damage) {
+            revise(&mut kept.finding);
+            turned += u64::from(kept.finding.severity == Severity::Undecided);
+        }
+        self.kept = kept.into();
+        if let Some(Sums([_, damage, undecided])) = self.by_file.get_mut(&file) {
+            let turned = turned.min(*damage);
+            (*damage, *undecided) = (*damage - turned, *undecided + turned);
+            (self.damage, self.undecided) = (self.damage - turned, self.undecided + turned);
+        }
+        turned
+    }
+
     /// Drops everything found in `file`.
     pub fn forget(&mut self, file: u32) {
         let Sums(gone) = self.by_file.remove(&file).unwrap_or_default();

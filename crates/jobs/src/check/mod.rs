@@ -20,6 +20,7 @@ mod late;
 mod live_log;
 pub(crate) mod log_ends;
 mod member;
+mod mended;
 mod newer;
 mod options;
 mod packed;

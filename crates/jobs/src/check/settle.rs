@@ -61,6 +61,7 @@ pub(super) fn settle(
         findings,
         redo,
         freed_damage,
+        needed: BTreeMap::new(),
         dropped: BTreeMap::new(),
         live,
         orphans: catalogs.iter().flat_map(Catalog::orphans).collect(),
@@ -90,6 +91,7 @@ pub(super) fn settle(
     for space in settling.spaces() {
         settling.space(&space);
     }
+    settling.mended_by_recovery(wish.keys);
     settling.dropped_indexes(catalogs, wish.keys);
     for file in 0..settling.done.len() as u32 {
         settling.newer_than_log(file);
@@ -323,11 +325,9 @@ impl Settling<'_> {
                 let (path, len) = (done.candidate.path.clone(), done.candidate.len);
                 case.files.push(FoundFile { path, home: None, file: FileId(*file), len });
             }
-            let freed = self.freed_damage.get(file);
-            let dropped = self.dropped.get(file);
-            let is_dropped = |page: u32| dropped.is_some_and(|pages| pages.contains(&page));
-            let is_freed = |page: u32| freed.is_some_and(|usage| usage.freed_damage.contains(page)) || is_dropped(page);
-            let damaged = self.findings.pages_of(*file).filter(|page| !is_freed(*page));
+            let harmless = self.harmless(*file);
+            let is_harmless = |page: u32| harmless.is_freed(page) || harmless.is_dropped(page);
+            let damaged = self.findings.pages_of(*file).filter(|page| !is_harmless(*page));
             // Every damaged page gets a mark; the kept findings below refine some of them.
             let mark = Mark { is_lost: true, severity: Severity::Damage, index_id: None };
             case.marks.extend(damaged.map(|page| (page, mark)));
@@ -338,7 +338,7 @@ impl Settling<'_> {
                     continue;
                 };
                 let (severity, index_id) = (finding.severity, finding.index_id);
-                if is_dropped(page) && !OF_THE_FILE.contains(&finding.reason) {
+                if harmless.is_dropped(page) && !OF_THE_FILE.contains(&finding.reason) {
                     continue;
                 }
                 let last = u64::from(page) + finding.pages.clamp(1, MARKED_MAX) - 1;
@@ -378,17 +378,19 @@ impl Settling<'_> {
         let pending = self.pending();
         let vanished = if self.live { 0 } else { self.inventory.vanished.len() };
         let failed = self.inventory.failed.len() + vanished;
-        let Self { inventory, done, findings, freed_damage, dropped, .. } = self;
+        let findings = std::mem::replace(&mut self.findings, Findings::new(0));
         let mut nothing = Vec::new();
         let (total, damage, undecided) = (findings.total, findings.damage, findings.undecided);
         let mut totals = Totals { findings: total, damage, undecided, ..Totals::default() };
         // A part of the files may well be empty, or be a stretch that was never written.
-        let is_part = done.iter().any(|done| !done.share.is_whole());
+        let is_part = self.done.iter().any(|done| !done.share.is_whole());
+        let done = std::mem::take(&mut self.done);
         let files: Vec<FileReport> = done.into_iter().filter(|done| done.share.any).map(file_report).collect();
         for file in &files {
             totals.add(file);
         }
         totals.failed_files += failed as u64;
+        let inventory = self.inventory;
         totals.skipped_files = inventory.skipped.len() as u64;
         if totals.nothing_verified() && totals.findings == 0 && !is_part {
             // Standard input has no path.
@@ -399,10 +401,9 @@ impl Settling<'_> {
             nothing.extend(asked.iter().map(PathBuf::as_path).map(nothing_verified));
         }
         let findings = findings.into_sorted().into_iter().map(|(file, finding)| {
-            let usage = freed_damage.get(&file);
-            let freed = finding.page.is_some_and(|page| usage.is_some_and(|usage| usage.freed_damage.contains(page)));
-            let of_dropped =
-                finding.page.is_some_and(|page| dropped.get(&file).is_some_and(|pages| pages.contains(&page)));
+            let harmless = self.harmless(file);
+            let freed = finding.page.is_some_and(|page| harmless.is_freed(page));
+            let of_dropped = finding.page.is_some_and(|page| harmless.is_dropped(page));
             // Only findings about the page itself were reclassified as harmless, not those about the file that happen to name it.
             match finding.severity == Severity::Damage && !OF_THE_FILE.contains(&finding.reason) {
                 true if freed => with_freed(finding),

@@ -40,6 +40,34 @@ pub(super) struct SettledFile {
     pub gone: bool,
 }
 
+/// Damage that nothing in use depends on.
+pub(super) struct Harmless<'s> {
+    freed: Option<&'s Usage>,
+    needed: Option<&'s BTreeSet<u32>>,
+    dropped: Option<&'s BTreeSet<u32>>,
+}
+
+impl Harmless<'_> {
+    /// Whether the page is free, and recovery does not need it either.
+    pub fn is_freed(&self, page: u32) -> bool {
+        let is_needed = self.needed.is_some_and(|pages| pages.contains(&page));
+        self.freed.is_some_and(|usage| usage.freed_damage.contains(page)) && !is_needed
+    }
+
+    /// Whether the page is one of a dropped index.
+    pub fn is_dropped(&self, page: u32) -> bool {
+        self.dropped.is_some_and(|pages| pages.contains(&page))
+    }
+}
+
+impl Settling<'_> {
+    /// The damaged pages of the file that nothing in use depends on.
+    pub fn harmless(&self, file: u32) -> Harmless<'_> {
+        let (freed, needed) = (self.freed_damage.get(&file).map(Arc::as_ref), self.needed.get(&file));
+        Harmless { freed, needed, dropped: self.dropped.get(&file) }
+    }
+}
+
 impl SettledFile {
     /// The tablespace that starts with this file; `None` if the file continues another.
     pub fn tablespace(&self) -> Option<Held> {
@@ -64,6 +92,8 @@ pub(super) struct Settling<'i> {
     pub findings: Findings,
     pub redo: RedoLogs,
     pub freed_damage: BTreeMap<u32, Arc<Usage>>,
+    /// Of the pages with freed damage, those at which the pending recovery ends, by file.
+    pub needed: BTreeMap<u32, BTreeSet<u32>>,
     /// Pages of dropped indexes, by file.
     pub dropped: BTreeMap<u32, BTreeSet<u32>>,
     /// A server may be writing the files.

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use format::{Lsn, PageId, SpaceId};
 
-use super::doublewrite::Copies;
 use super::space::PlannedSpace;
 use super::wanted::Wanted;
+use datadir::doublewrite::Copies;
 use datadir::page::PageOpener;
 
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use redo::mysql::undo_number;
 use redo::record::Grammar;
 
 use super::crypt::SpaceCrypt;
-use super::doublewrite::Copies;
+use super::doublewrite::{copies_in_area, copies_in_files, copies_of_older_mysql};
 use super::error::{Result, damaged, failed, refused};
 use super::head::Head;
 use super::log_end::refuse_newer;
@@ -23,6 +23,7 @@ use super::survey::{NewestPage, Survey};
 use super::wanted::Wanted;
 use super::{cipher_mode, dictionary_pages, until};
 use crate::manifest;
+use datadir::doublewrite::Copies;
 use datadir::files::AskPath;
 use datadir::keys::SpaceKey;
 use datadir::name::NameHint;
@@ -107,9 +108,9 @@ fn system_and_copies(datadir: &Path, wanted: &mut Wanted, survey: &Survey) -> Re
         return damaged("the first page of ibdata1 is damaged");
     };
     let copies = match wanted.grammar {
-        Grammar::MariaDb => Copies::read(datadir, &survey.system, &format)?,
-        Grammar::MySql if wanted.is_mysql_ring => Copies::of_older_mysql(datadir, &survey.system, &format)?,
-        Grammar::MySql => Copies::of_files(datadir, &format)?,
+        Grammar::MariaDb => copies_in_area(datadir, &survey.system, &format)?,
+        Grammar::MySql if wanted.is_mysql_ring => copies_of_older_mysql(datadir, &survey.system, &format)?,
+        Grammar::MySql => copies_in_files(datadir, &format)?,
     };
     if is_torn {
         let at = PageAt { id: PageId::new(SpaceId::SYSTEM.0, 0), format: &format, key: &SpaceKey::None };

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use crate::mishaps::assert_torn_first_page_is_restored;
 use crate::server::{Server, copy, datadir, repository, script};
-use crate::{KeptOnFailure, assert_crashed_soundly, assert_sound, files_of, mysql_load};
+use crate::{KeptOnFailure, assert_sound, files_of, mysql_load};
 
 /// Makes the server log its recovery messages, which the tests look for.
 pub const TELLS: &str = "--log-error-verbosity=3";
@@ -245,7 +245,7 @@ pub fn assert_killed_server_is_recovered(kind: &'static str, options: &[&str], n
     let _kept = KeptOnFailure(&server.0, number);
     let (ours, theirs, rounds) = (dir.path().join("ours"), dir.path().join("theirs"), dir.path().join("rounds"));
     let before = files_of(&server.0);
-    assert_crashed_soundly(&server.0, &KeyFiles::default());
+    assert_sound(&server.0, &KeyFiles::default());
     copy(&server.0, &theirs);
     forget_unbegun_truncations(&theirs);
     let done = run(&server.0, RecoverOptions { to: Some(ours.clone()), ..RecoverOptions::default() });
