@@ -1,5 +1,6 @@
 //! A dictionary's entry for one tablespace.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +15,8 @@ pub(super) struct Dictionary {
     pub ddl_steps: Vec<DdlStep>,
     /// Trees of dropped indexes that the server has yet to free, in MariaDB's dictionary.
     pub dropped: Vec<Dropped>,
+    /// MySQL 8.0 and later: the last AUTO_INCREMENT value of each table that has given one out.
+    pub counters: HashMap<Arc<str>, u64>,
     /// MySQL 8.0 and later: definitions are in the tablespaces, not in `.frm` files.
     pub is_in_files: bool,
 }

@@ -37,6 +37,18 @@ pub(super) struct FileEvents {
     pub is_whole: bool,
 }
 
+/// Whether MySQL's log in the datadir `root` has AUTO_INCREMENT counters that the dictionary lacks. A recovery closes the log with them, and the
+/// server takes them from there. A log that cannot be read may have some.
+pub fn has_counters(root: &Path, keys: &KeyStore) -> bool {
+    let is_counter = |record: &RedoRecord<'_>| matches!(record, RedoRecord::File(FileRecord::Table(_)));
+    let Ok(log) = MySqlLog::open(&log_files(root), keys) else { return true };
+    let from = (log.checkpoint.lsn, log.stretches.as_slice());
+    let read = log.each_mtr(from, u64::MAX, |mtr| {
+        mtr.records().all(|record| record.is_ok_and(|record| !is_counter(&record))).then_some(())
+    });
+    read.is_none()
+}
+
 impl FileEvents {
     /// Reads up to about `bytes` of the log in the datadir `root`. `None` if that fails: the log may then say anything.
     pub fn read(root: &Path, keys: &KeyStore, bytes: u64) -> Option<Self> {

@@ -42,6 +42,7 @@ pub use self::entry::DroppedTree;
 use self::entry::{Dictionary, Entry, Holds};
 use self::frm::{Half, halves};
 use self::log::FileEvents;
+pub use self::log::has_counters;
 pub use self::mending::{Mending, Mends};
 pub use self::ring::changes_page;
 use super::keys::{NO_KEY, SpaceKey};

@@ -5,6 +5,7 @@
 //! tablespaces + tablespace_files        -> number, state, files
 //! schemata, tables, table_partitions    -> names
 //! indexes, index_partitions             -> which tree of which tablespace begins where
+//! innodb_dynamic_metadata               -> AUTO_INCREMENT counters
 //! innodb_ddl_log                        -> what interrupted statements left to do
 //! ```
 //!
@@ -19,6 +20,7 @@ use format::fil::FIL_PAGE_SPACE_ID;
 use format::page::sdi::SdiKind;
 use format::schema::TableDef;
 use format::schema::sdi::from_sdi;
+use redo::record::mysql_reader::counter_in;
 
 use super::entry::{DdlStep, Dictionary, Entry, Holds, TreeAt};
 use super::rows::{DictionaryRow, DictionaryTable, Which};
@@ -37,7 +39,7 @@ const UNDO_MIN: u64 = 0xFFFF_FFF0 - 127 * 400_000;
 const DICTIONARY: u64 = 0xFFFF_FFFE;
 
 /// The dictionary tables to read.
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 9] = [
     "schemata",
     "tables",
     "table_partitions",
@@ -45,6 +47,7 @@ const NAMES: [&str; 8] = [
     "index_partitions",
     "tablespaces",
     "tablespace_files",
+    "innodb_dynamic_metadata",
     "innodb_ddl_log",
 ];
 
@@ -53,6 +56,25 @@ struct Reader<'s> {
     definitions: HashMap<String, TableDef>,
     opener: Opener,
     newest_transaction: u64,
+    counters: Counters,
+}
+
+/// AUTO_INCREMENT counters.
+#[derive(Default)]
+struct Counters {
+    /// The tables of InnoDB's numbers: several for one that is partitioned.
+    tables: HashMap<u64, Arc<str>>,
+    /// The last value given out; of a partitioned table the greatest.
+    last: HashMap<Arc<str>, u64>,
+}
+
+impl Counters {
+    fn raise(&mut self, table: &Arc<str>, value: Option<u64>) {
+        if let Some(value) = value.filter(|value| *value > 0) {
+            let last = self.last.entry(Arc::clone(table)).or_default();
+            *last = value.max(*last);
+        }
+    }
 }
 
 /// A user table, or a partition of one.
@@ -77,7 +99,7 @@ pub(super) fn read(space: &Tablespace, root: &Path) -> Result<Dictionary, String
     let own = described.objects.iter().filter(|(kind, json)| *kind == SdiKind::Table && wanted(json));
     let tables = own.filter_map(|(_, json)| from_sdi(json).ok());
     let definitions = tables.map(|table| (table.name.clone(), table)).collect();
-    let mut reader = Reader { space, definitions, opener, newest_transaction: 0 };
+    let mut reader = Reader { space, definitions, opener, newest_transaction: 0, counters: Counters::default() };
     let mut entries = reader.tablespaces(root)?;
     let pieces = reader.tables()?;
     let parts = reader.partitions(&pieces)?;
@@ -122,6 +144,7 @@ pub(super) fn read(space: &Tablespace, root: &Path) -> Result<Dictionary, String
         roots(&mut entries, part, row, name);
         Ok(())
     })?;
+    reader.dynamic_metadata();
     let ddl_steps = reader.ddl_steps(root)?;
     let newest_transaction = reader.newest_transaction;
     Ok(Dictionary {
@@ -129,6 +152,7 @@ pub(super) fn read(space: &Tablespace, root: &Path) -> Result<Dictionary, String
         dropped: Vec::new(),
         newest_transaction,
         ddl_steps,
+        counters: reader.counters.last,
         entries: entries.into_values().map(Entry::settled).collect(),
     })
 }
@@ -193,6 +217,22 @@ impl Reader<'_> {
         Ok(entries)
     }
 
+    /// Counters that have changed since their tables were defined. Without them nothing is said about counters.
+    fn dynamic_metadata(&mut self) {
+        let mut counters = std::mem::take(&mut self.counters);
+        let newest = self.newest_transaction;
+        let read = self.each("innodb_dynamic_metadata", |row| {
+            let table = row.id("table_id").and_then(|id| counters.tables.get(&id)).cloned();
+            if let Some(table) = table {
+                counters.raise(&table, row.bytes("metadata").and_then(counter_in));
+            }
+            Ok(())
+        });
+        // InnoDB writes these rows without a transaction.
+        self.newest_transaction = newest;
+        self.counters = if read.is_ok() { counters } else { Counters::default() };
+    }
+
     fn ddl_steps(&mut self, root: &Path) -> Result<Vec<DdlStep>, String> {
         let mut steps = Vec::new();
         self.rows("innodb_ddl_log", Which::WithDeleted, |row| {
@@ -212,28 +252,34 @@ impl Reader<'_> {
             schemas.extend(row.id("id").zip(row.text("name")));
             Ok(())
         })?;
-        let mut pieces = HashMap::new();
+        let (mut pieces, mut counters) = (HashMap::new(), Counters::default());
         self.each("tables", |row| {
             let schema = row.id("schema_id").and_then(|id| schemas.get(&id)).map_or("?", String::as_str);
             let (Some(id), Some(name)) = (row.id("id"), row.text("name")) else { return Ok(()) };
             let is_intermediate = row.choice("hidden") == Some(HIDDEN_DDL) || name.starts_with("#sql");
             let is_discarded = row.option("se_private_data", "discard") == Some(1);
-            pieces.insert(id, Piece { name: format!("{schema}.{name}").into(), is_intermediate, is_discarded });
+            let name: Arc<str> = format!("{schema}.{name}").into();
+            counters.tables.extend(row.id("se_private_id").map(|id| (id, Arc::clone(&name))));
+            counters.raise(&name, row.option("se_private_data", "autoinc"));
+            pieces.insert(id, Piece { name, is_intermediate, is_discarded });
             Ok(())
         })?;
+        self.counters = counters;
         Ok(pieces)
     }
 
     fn partitions(&mut self, tables: &HashMap<u64, Piece>) -> Result<HashMap<u64, Piece>, String> {
-        let (mut parents, mut parts) = (HashMap::new(), HashMap::new());
+        let (mut parents, mut parts, mut numbers) = (HashMap::new(), HashMap::new(), Vec::new());
         self.each("table_partitions", |row| {
             let (Some(id), Some(name)) = (row.id("id"), row.text("name")) else { return Ok(()) };
             let Some(table) = row.id("table_id").and_then(|id| tables.get(&id)) else { return Ok(()) };
             parents.insert(id, row.id("parent_partition_id"));
+            numbers.extend(row.id("se_private_id").map(|id| (id, Arc::clone(&table.name))));
             let is_discarded = table.is_discarded || row.option("se_private_data", "discard") == Some(1);
             parts.insert(id, (name, table, is_discarded));
             Ok(())
         })?;
+        self.counters.tables.extend(numbers);
         let name_of = |id: u64| {
             let (name, table, _) = parts.get(&id)?;
             let parent = parents.get(&id).copied().flatten().and_then(|id| parts.get(&id));

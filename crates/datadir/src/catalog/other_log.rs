@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use format::bytes::be;
 use format::fil::{FIL_PAGE_FILE_FLUSH_LSN, FIL_PAGE_LSN};
@@ -122,6 +123,14 @@ impl Catalog {
         let is_whole = matches!(self.says, Says::All(_)) && self.selection.is_all() && !is_own_increment(&self.root);
         let is_at_rest = is_whole && BackupNotes::of(&self.root).is_none() && redo.pending_for(&self.probe()).is_none();
         is_at_rest.then(|| (self.root.as_path(), &self.keys, redo.clean_end_for(&self.probe())))
+    }
+
+    /// The last AUTO_INCREMENT value that MySQL's dictionary has of each table that has given one out.
+    pub fn counters(&self) -> Option<&HashMap<Arc<str>, u64>> {
+        match &self.says {
+            Says::All(dictionary) => Some(&dictionary.counters),
+            _ => None,
+        }
     }
 
     fn is_system(&self, space: &Tablespace) -> bool {

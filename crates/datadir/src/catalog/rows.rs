@@ -132,7 +132,8 @@ impl<'s> DictionaryTable<'s> {
 }
 
 impl DictionaryRow<'_> {
-    fn bytes(&self, column: &str) -> Option<&[u8]> {
+    /// The stored bytes of a column that are in the row.
+    pub fn bytes(&self, column: &str) -> Option<&[u8]> {
         self.fields.bytes(self.page, *self.table.places.get(column)?)
     }
 

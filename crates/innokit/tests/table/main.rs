@@ -18,6 +18,7 @@ mod random_tables;
 mod rows_lab;
 
 mod arrow;
+mod counters;
 mod hostile_names;
 mod large_values;
 mod moments;

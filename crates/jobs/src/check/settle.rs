@@ -147,7 +147,8 @@ impl Settling<'_> {
         for catalog in catalogs {
             let found = catalog.findings(&held, &mut self.redo, self.live);
             let later = if self.live { None } else { verdict::later_tables(catalog, &held, &found, &mut self.redo) };
-            for found in found.into_iter().chain(later) {
+            let counters = if self.live { None } else { verdict::older_counters(catalog, &held, &mut self.redo) };
+            for found in found.into_iter().chain(later).chain(counters) {
                 let finding =
                     about(&found.path, found.reason, found.severity.unless_unread(&found.path), found.message);
                 hurt.extend(verdict::of_missing(&finding.path, found.table, finding.severity));

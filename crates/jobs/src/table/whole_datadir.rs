@@ -27,7 +27,8 @@ impl Settling<'_> {
         for catalog in catalogs {
             let found = catalog.findings(&held, &mut self.redo, false);
             let later = verdict::later_tables(catalog, &held, &found, &mut self.redo);
-            for found in found.into_iter().chain(later) {
+            let counters = verdict::older_counters(catalog, &held, &mut self.redo);
+            for found in found.into_iter().chain(later).chain(counters) {
                 self.of_datadir(found);
             }
         }

@@ -4,6 +4,7 @@
 //! tablespaces and the parents of their lost leaves once more.
 
 mod advice;
+mod counters;
 mod keys;
 mod moments;
 mod place;
@@ -21,6 +22,7 @@ use datadir::name::table_of_path;
 use datadir::severity::Severity;
 use datadir::tablespace::{Opener, Tablespace};
 
+pub(crate) use counters::older_counters;
 pub(crate) use moments::later_tables;
 pub(crate) use place::{Case, judge, of_space, partitioned, put_off};
 

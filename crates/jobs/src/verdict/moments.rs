@@ -79,7 +79,7 @@ pub(crate) fn later_tables(
     Some(CatalogFinding { path, table: None, reason: FindingCode::STALE_FILE, severity: Severity::Damage, message })
 }
 
-fn is_table_of(space: &Tablespace, root: &Path) -> bool {
+pub(super) fn is_table_of(space: &Tablespace, root: &Path) -> bool {
     let mut above = space.path().ancestors().skip(1);
     NameHint::of(space.path()) == NameHint::Table && above.by_ref().take(2).any(|folder| folder == root)
 }

@@ -77,18 +77,35 @@ fn name<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], RecordFault> {
 fn table_state<'a>(cursor: &mut Cursor<'a>) -> Result<TableState<'a>, RecordFault> {
     let (table, version) = (cursor.mc64()?, cursor.mc64()?);
     let from = *cursor;
-    let auto_increment = match cursor.byte()? {
-        META_AUTO_INCREMENT => Some(cursor.mc64()?),
+    let auto_increment = part_of_state(cursor)?;
+    let len = cursor.position() - from.position();
+    Ok(TableState { table, version, auto_increment, state: { from }.take(len)? })
+}
+
+/// The last AUTO_INCREMENT value in a table's state, as the log and `mysql.innodb_dynamic_metadata` have it: parts of one kind each.
+#[must_use]
+pub fn counter_in(state: &[u8]) -> Option<u64> {
+    let mut cursor = Cursor::new(state);
+    loop {
+        // Its end is an error, too: then there is no counter.
+        if let Some(counter) = part_of_state(&mut cursor).ok()? {
+            return Some(counter);
+        }
+    }
+}
+
+/// Reads a part of a table's state. Returns the counter if it is one.
+fn part_of_state(cursor: &mut Cursor<'_>) -> Result<Option<u64>, RecordFault> {
+    match cursor.byte()? {
+        META_AUTO_INCREMENT => Ok(Some(cursor.mc64()?)),
         META_CORRUPT => {
             for _ in 0..cursor.byte()? {
                 cursor.take(12)?;
             }
-            None
+            Ok(None)
         }
-        _ => return Err(RecordFault::Fields),
-    };
-    let len = cursor.position() - from.position();
-    Ok(TableState { table, version, auto_increment, state: { from }.take(len)? })
+        _ => Err(RecordFault::Fields),
+    }
 }
 
 /// The records in `bytes`: those of one mini-transaction, or some of them.
