@@ -19,19 +19,18 @@ if [ -n "${TOTAL:-}" ]; then
     seed=1
 fi
 readonly seconds seed
-readonly coverage="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
--Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares"
-target="$(rustc -vV | sed -n 's/^host: //p')"
-readonly target
 
-# With --target the flags apply to the targets only, not to build scripts, which are not linked with libFuzzer.
-RUSTFLAGS="${RUSTFLAGS:-} $coverage --cfg fuzzing -Cdebug-assertions -Ccodegen-units=1" cargo build --quiet --release --target "$target"
+# The tests' versions, and what only the targets use.
+cp ../Cargo.lock .
+# Only our crates are compiled for it: the others come from the tests' build, in the same target folder and with the same profile.
+CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-../target}" RUSTC_WRAPPER="$PWD/../scripts/rustc-coverage.sh" cargo build --quiet --profile dev
+programs="$(cd "${CARGO_TARGET_DIR:-../target}/debug" && pwd)"
 
 # A target uses one core.
 run_target() {
     local name="$1"
     mkdir -p "corpus/$name" "artifacts/$name" "seeds/$name"
-    if ! "target/$target/release/$name" -max_total_time="$seconds" -seed="$seed" -rss_limit_mb=2048 -timeout=20 -print_final_stats=1 -verbosity=0 \
+    if ! "$programs/$name" -max_total_time="$seconds" -seed="$seed" -rss_limit_mb=2048 -timeout=20 -print_final_stats=1 -verbosity=0 \
         -artifact_prefix="artifacts/$name/" "corpus/$name" "seeds/$name" >"artifacts/$name.log" 2>&1; then
         tail -n 40 "artifacts/$name.log" >&2
         printf 'fuzz.sh: %s failed; the input is in fuzz/artifacts/%s\n' "$name" "$name" >&2
@@ -41,6 +40,6 @@ run_target() {
         "$(sed -n 's/^stat::number_of_executed_units: *//p' "artifacts/$name.log")" "$(find "corpus/$name" -type f | wc -l)"
 }
 export -f run_target
-export target seconds seed
+export programs seconds seed
 # shellcheck disable=SC2016 # the dollar is for the inner shell
 find fuzz_targets -name '*.rs' -exec basename -a -s .rs {} + | sort | xargs -n 1 -P "$(nproc)" bash -c 'set -euo pipefail; run_target "$1"' _

@@ -55,7 +55,7 @@ done
 
 if [ "${1:-}" = --fetch ]; then exit 0; fi
 
-say "the wheel that users get, built without optimisation"
+say "the wheel, compiled as the tests are"
 scripts/test-wheel.sh quick
 wheel=("$CARGO_TARGET_DIR"/wheels-test/innokit-*-abi3-*.whl)
 for name in full bare cluster "${versions[@]}"; do
@@ -65,8 +65,8 @@ done
 export INNOKIT_REPOSITORY="$PWD"
 if [ -n "${INNOKIT_DATADIRS:-}" ]; then
     say "building the program"
-    # With the features of `make test`, so that nothing is compiled twice.
-    "${CARGO:-cargo}" test --quiet --no-run --workspace --features innokit/parquet,innokit/sql,innokit/cloud --test cloud
+    # As `make test` does, so that nothing is compiled twice.
+    "${CARGO:-cargo}" build --quiet --workspace --all-targets --features innokit/parquet,innokit/sql,innokit/cloud
     export INNOKIT_PROGRAM="$CARGO_TARGET_DIR/debug/innokit" # python -m innokit is compared with it
 fi
 readonly asked=("$@")

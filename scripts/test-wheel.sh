@@ -8,8 +8,9 @@
 #   Debian's apt and root; without them this part is left out, and says so.
 # - Its library finds every libc symbol in glibc 2.31 too, if scripts/install-servers.sh has fetched a server with that version.
 #
-# quick: built once, without optimisation, and only for this machine's processor; otherwise the same as the users' wheels. It is kept in
-# target/wheels-test, where scripts/test-ecosystem.sh takes it from, and built anew only for another commit. A second run waits for the first.
+# quick: the files of the work tree, compiled as the tests are and mostly with them: every crate is compiled for both at once. It is for this
+# machine only, so what is said of glibc is left out. It is kept in target/wheels-test, where scripts/test-ecosystem.sh takes it from, and made
+# anew unless it is of the same commit without changes. A second run waits for the first.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/debian.sh
@@ -29,6 +30,20 @@ build() {
     mkdir -p "$1"
     git clone --quiet --no-hardlinks . "$1/clone"
     CARGO_TARGET_DIR="$1/target" "$1/clone/scripts/wheel.sh" "${architectures[@]}" >"$work/log" 2>&1 || { tail -n 20 "$work/log" >&2; die "the build in $1 failed"; }
+}
+
+# build_with_tests: the wheel around what `make test` compiles. maturin asks cargo for a library of a given profile; the wrapper answers with the
+# one of the tests' build.
+build_with_tests() {
+    mkdir -p "$work/one/target/wheels"
+    cat >"$work/cargo" <<'END'
+#!/usr/bin/env bash
+[ "$1" = rustc ] || exec cargo "$@"
+exec cargo build --workspace --all-targets --features innokit/parquet,innokit/sql,innokit/cloud --message-format json-render-diagnostics
+END
+    chmod +x "$work/cargo"
+    CARGO="$work/cargo" "$home/build/bin/maturin" build --quiet --manifest-path python/Cargo.toml --profile dev --locked --compatibility linux \
+        --out "$work/one/target/wheels" >"$work/log" 2>&1 || { tail -n 20 "$work/log" >&2; die "maturin failed"; }
 }
 
 again() {
@@ -142,6 +157,8 @@ make_bare() {
 chroots() {
     local root="$work/bookworm"
     if [ "$(id -u)" != 0 ] || [ ! -r "$keyring" ]; then say "chroot: left out, because it takes root and Debian's apt"; return; fi
+    # Bookworm's glibc. A wheel for users needs less, what is built for this machine may need more.
+    if ! fits manylinux_2_36; then say "chroot: left out, because this machine's glibc is newer than bookworm's"; return; fi
     make_bare "$(dpkg --print-architecture)" "$home/bookworm"
     rm -rf "$root"
     cp -a "$home/bookworm" "$root"
@@ -176,7 +193,7 @@ print(platform.machine(), innokit.__version__)
 
 case "${1:-}" in
     "") [ "$(uname -m)" = aarch64 ] || architectures+=(aarch64) ;;
-    quick) export INNOKIT_WHEEL_PROFILE=quick ;;
+    quick) ;;
     *) die "no '$1': see this script's head" ;;
 esac
 if ! command -v zstd >/dev/null; then
@@ -187,17 +204,26 @@ if [ "${1:-}" = quick ]; then
     exec 9>"$target/wheels-test.lock"
     flock 9
     commit="$(git rev-parse HEAD)"
-    if [ "$(cat "$target/wheels-test/commit" 2>/dev/null)" = "$commit" ]; then say "the wheel of this commit is there"; exit 0; fi
+    [ -z "$(git status --porcelain)" ] || commit="changed since $commit, $(date)"
+    if [ "$(cat "$target/wheels-test/commit" 2>/dev/null)" = "$commit" ]; then
+        say "the wheel of this commit is there"
+        exit 0
+    fi
 fi
 rm -rf "$work"
 mkdir -p "$work"
 build_environment
 say "building: ${architectures[*]}"
-build "$work/one"
-[ -n "${1:-}" ] || again
-take "${architectures[0]}"
-tag
-old_glibc
+if [ "${1:-}" = quick ]; then
+    build_with_tests
+    take "${architectures[0]}"
+else
+    build "$work/one"
+    again
+    take "${architectures[0]}"
+    tag
+    old_glibc
+fi
 venv
 chroots
 [ ${#architectures[@]} = 1 ] || arm

@@ -91,7 +91,7 @@ started="$(date +%s)"
 scripts/make-datadirs.sh --with encrypted,compressed "$INNOKIT_DATADIRS" >"$INNOKIT_TIMES/datadirs" 2>&1 &
 readonly making=$!
 trap 'kill "$making" 2>/dev/null || :; clean_up' EXIT
-"${CARGO:-cargo}" test --workspace --features "$features" --no-run
+"${CARGO:-cargo}" build --workspace --all-targets --features "$features"
 "${CARGO:-cargo}" test --workspace --features "$features" --no-run --message-format=json 2>/dev/null | programs >"$INNOKIT_TIMES/list"
 [ -s "$INNOKIT_TIMES/list" ] || { echo "test.sh: cargo names no test program" >&2; exit 2; }
 wait "$making" || { cat "$INNOKIT_TIMES/datadirs" >&2; exit 2; }

@@ -5,7 +5,6 @@
 # The same commit gives the same bytes, wherever the clone is: the source is what git has of the commit, every date is the commit's, and
 # paths are mapped to fixed ones. scripts/test-wheel.sh tests that. The compilers must be the same. Needs Python and Rust; maturin and
 # Zig are fetched from PyPI into ${INNOKIT_SERVERS:-~/.cache/innokit}/ecosystem. Neither root nor a container. Safe to run again.
-# INNOKIT_WHEEL_PROFILE: the cargo profile, `release` if not set.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/debian.sh
@@ -25,19 +24,13 @@ export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
 umask 022
 
 # The source is the commit, not the work tree: nobody else could build uncommitted changes.
-#
-# python/ becomes the folder above the crates. Cargo hashes the path of a dependency into the names of its symbols, and with them into the
-# order of its code: relative to the workspace if the crate is inside of it, absolute if it is not, as ../crates is not.
 export_source() {
     [ -z "$(git status --porcelain)" ] || say "uncommitted changes are left out"
     rm -rf "$source"
-    mkdir -p "$source/innokit"
+    mkdir -p "$source"
     # -m: files are as new as this run, so that cargo never takes an older build for up to date.
-    git archive HEAD | tar -x -m -C "$source/innokit"
-    mv "$source"/innokit/python/* "$source"
-    cp "$source"/innokit/LICENSE-* "$source"
-    sed -i -e 's,path = "\.\./crates/,path = "innokit/crates/,' -e 's,^\[workspace\]$,&\nexclude = ["innokit"],' "$source/Cargo.toml"
-    ! grep -n '"\.\./' "$source/Cargo.toml" || die "python/Cargo.toml has a path that is not of ../crates"
+    git archive HEAD | tar -x -m -C "$source"
+    cp "$source"/LICENSE-* "$source/python"
 }
 
 # build ARCHITECTURE, by Rust's name
@@ -49,11 +42,11 @@ build() {
     say "building for $tag, $1"
     rm -rf "$work/out"
     (
-        cd "$source"
+        cd "$source/python"
         export RUSTFLAGS="$flags" "CFLAGS_${triple//-/_}=-ffile-prefix-map=$cargo_home=/cargo -ffile-prefix-map=$work=/build"
         export CARGO_INCREMENTAL=0 CARGO_TARGET_DIR="$work/build"
         # maturin finds Zig as a module of the first interpreter in PATH.
-        PATH="$home/build/bin:$PATH" maturin build --quiet --profile "${INNOKIT_WHEEL_PROFILE:-release}" --locked --zig --target "$triple" --compatibility "$tag" --out "$work/out"
+        PATH="$home/build/bin:$PATH" maturin build --quiet --profile dist --locked --zig --target "$triple" --compatibility "$tag" --out "$work/out"
     )
 }
 
