@@ -3,9 +3,9 @@
 use std::num::NonZero;
 use std::path::PathBuf;
 
+use datadir::keys::KeyFiles;
 use jobs::rows::key_range::KeyBounds;
 use jobs::rows::reader::OnDamage;
-use datadir::keys::KeyFiles;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyString, PyTuple};

@@ -5,23 +5,23 @@ use std::sync::atomic::AtomicBool;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchIterator, StringArray, UInt32Array, UInt64Array};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use jobs::report::document::Finding;
-use datadir::redo_log::Pending;
-use datadir::severity::Severity;
-use jobs::report::watcher::Watcher;
 use datadir::keys::KeyFiles;
+use datadir::redo_log::Pending;
 use datadir::remote;
+use datadir::severity::Severity;
+use jobs::report::document::Finding;
 use jobs::report::table_finding::TableFinding;
+use jobs::report::watcher::Watcher;
 use jobs::{Check, CheckOptions, Portion, TableOptions, tables_watched};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::arguments::{self, KeyFile, Paths};
-use crate::{capsule, storage};
 use crate::failure::Failure;
 use crate::schema::Schema as PySchema;
 use crate::wait::interruptible;
+use crate::{capsule, storage};
 
 /// A finding of either check.
 struct Row {

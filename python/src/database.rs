@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use arrow::ArrowOptions;
 use arrow::parquet::Parquet;
+use datadir::keys::KeyFiles;
+use datadir::remote;
 use flow::Counters;
 use format::schema::FieldSource;
 use jobs::rows::checksum::{ChecksumOptions, checksum_of};
@@ -14,8 +16,6 @@ use jobs::rows::key_range::KeyBounds;
 use jobs::rows::scan::ScanOptions;
 use jobs::rows::source::Wish;
 use jobs::rows::{OpenTable, SplitSize, TableSource, Tables, splits};
-use datadir::keys::KeyFiles;
-use datadir::remote;
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;

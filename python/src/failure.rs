@@ -2,8 +2,8 @@
 
 use std::io;
 
+use datadir::remote::{self, Missed};
 use jobs::rows::RowDamage;
-use datadir::remote::{Missed, self};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
 use pyo3::prelude::*;
 

@@ -3,20 +3,20 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::{ArrowOptions, Enums, Jsons, Strings, schema};
+use datadir::remote::Missed;
 use jobs::rows::RowDamage;
 use jobs::rows::export::{ExportOptions, TableExport, plan_of};
 use jobs::rows::key_range::KeyBounds;
 use jobs::rows::scan::ScanOptions;
-use datadir::remote::Missed;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::{arguments, capsule, loss};
 use crate::database::Source;
 use crate::failure::Failure;
 use crate::schema::Schema;
 use crate::stream::Batches;
+use crate::{arguments, capsule, loss};
 
 /// The arguments of `scan`.
 pub struct Choices<'c> {

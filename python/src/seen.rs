@@ -1,11 +1,11 @@
 //! The files of a table as they were when it was opened: rows of other files are never taken for its own.
 
-use std::{fs, io};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use jobs::rows::{TableSource, Tables};
 use datadir::remote;
+use jobs::rows::{TableSource, Tables};
 
 use crate::failure::Failure;
 
