@@ -14,5 +14,6 @@
 
 pub mod binlog;
 pub mod delta;
+pub mod ibb;
 pub mod tar;
 pub mod xbstream;
