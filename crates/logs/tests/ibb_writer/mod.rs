@@ -2,6 +2,7 @@
 //! `fsp/fsp_binlog.cc` (`fsp_binlog_write_rec`, `fsp_binlog_flush`, `crc32_pwrite_page`) and `handler/innodb_binlog.cc`
 //! (`ibb_write_header_page`, `serialize_gtid_state`, `binlog_gtid_state`, `chunk_data_cache`, `chunk_data_oob`, `chunk_data_xa_*`).
 #![allow(
+    clippy::expect_used,
     clippy::indexing_slicing,
     clippy::little_endian_bytes,
     clippy::missing_docs_in_private_items,
