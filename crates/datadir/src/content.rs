@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use logs::delta::Meta;
-use logs::{binlog, tar, xbstream};
+use logs::{binlog, ibb, tar, xbstream};
 
 use super::name::NameHint;
 use super::space;
@@ -23,6 +23,8 @@ pub enum Content {
     Delta,
     /// A binary or relay log.
     Binlog,
+    /// A binary log that MariaDB keeps within InnoDB.
+    InnodbBinlog,
     /// An `xbstream` or `mbstream` archive.
     Archive,
     /// A `tar` archive.
@@ -119,6 +121,7 @@ pub fn recognise(head: &[u8]) -> Option<Content> {
         Some(packing) => Some(Content::Packed(packing)),
         None if head.starts_with(&xbstream::MAGIC) => Some(Content::Archive),
         None if head.starts_with(&binlog::MAGIC) || head.starts_with(&binlog::MAGIC_ENCRYPTED) => Some(Content::Binlog),
+        None if head.starts_with(&ibb::MAGIC) => Some(Content::InnodbBinlog),
         None if tar::begins(head) => Some(Content::Tar),
         None if is_redo(head) => Some(Content::Redo),
         None if head.len() >= TABLESPACE_MIN && space::looks_like_tablespace(head) => Some(Content::Pages),
@@ -227,6 +230,7 @@ mod tests {
         assert_eq!(recognise(b"XBSTCK01"), Some(Content::Archive));
         assert_eq!(recognise(b"\xFEbin"), Some(Content::Binlog));
         assert_eq!(recognise(b"\xFDbin"), Some(Content::Binlog));
+        assert_eq!(recognise(b"\xFE\xFE\x0D\x01"), Some(Content::InnodbBinlog));
         assert_eq!(recognise(&[0; 70_000]), None);
         assert_eq!(recognise(b""), None);
     }

@@ -273,6 +273,7 @@ impl Inventory {
             NameHint::Redo if is_spare_log(&path) => return self.skip(path, "spare file of the redo log, not in use"),
             NameHint::Redo => Content::Redo,
             NameHint::Doublewrite => Content::Doublewrite,
+            NameHint::InnodbBinlog => Content::InnodbBinlog,
             NameHint::Link => return self.follow(path),
             _ if content::is_delta(&path) && files::is_file(content::delta_note(&path)) => Content::Delta,
             // It consists of whole pages, so its content looks like a tablespace.

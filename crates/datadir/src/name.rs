@@ -24,6 +24,8 @@ pub enum NameHint {
     Redo,
     /// `#ib_16384_0.dblwr` and `.bdblwr`.
     Doublewrite,
+    /// `binlog-000000.ibb`: a binary log within InnoDB.
+    InnodbBinlog,
     /// `*.isl`: a text file with the path of a tablespace kept elsewhere.
     Link,
     /// Not a name that InnoDB uses.
@@ -50,6 +52,7 @@ impl NameHint {
             "ibu" => Self::Undo,
             "ibt" => Self::Temporary,
             "isl" => Self::Link,
+            "ibb" if logs::ibb::file_number(&name).is_some() => Self::InnodbBinlog,
             "dblwr" | "bdblwr" if name.starts_with("#ib_") => Self::Doublewrite,
             _ if numbered(&name, "undo_").or(numbered(&name, "undo")).is_some() => Self::Undo,
             _ if numbered(&name, "ibtmp").is_some() => Self::Temporary,

@@ -49,9 +49,9 @@ fn log() -> Writer {
     let second = writer.out_of_band(1, (0, 0), first, &[3; 9_000]);
     let third = writer.out_of_band(2, first, second, &[4; 9_000]);
     writer.commit(&[(3, first, third)], (0, 1, 2), &[5; 300]);
-    writer.xa(Kind::XaPrepare, b"global", b"branch");
+    writer.xa(ibb_writer::XA_PREPARE, b"global", b"branch");
     writer.commit(&[], (7, 2, 9), &[6; 60_000]);
-    writer.xa(Kind::XaComplete, b"global", b"branch");
+    writer.xa(ibb_writer::XA_COMPLETE, b"global", b"branch");
     writer.commit(&[(3, first, third), (3, first, third)], (0, 1, 3), &[7; 10]);
     writer.flush();
     writer.commit(&[], (0, 1, 4), &[8; 70_000]);
@@ -205,7 +205,7 @@ fn what_records_say_is_looked_at() {
     };
     let number = |values: &[u64]| {
         let mut bytes = Vec::new();
-        values.iter().for_each(|value| innokit_logs::ibb::varint::put(&mut bytes, *value));
+        values.iter().for_each(|value| ibb_writer::number(&mut bytes, *value));
         bytes
     };
     // Commits and out-of-band records refer only to earlier places, at which an out-of-band record begins.

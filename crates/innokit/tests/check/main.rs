@@ -9,6 +9,8 @@ mod broken_table;
 mod catalog_lab;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../../../logs/tests/ibb_writer/mod.rs"]
+mod ibb_writer;
 #[path = "../kinds_layouts/mod.rs"]
 mod kinds_layouts;
 #[path = "../listener/mod.rs"]
@@ -26,6 +28,7 @@ mod header_fields;
 mod hollow_files;
 mod index_pages;
 mod info;
+mod innodb_binlogs;
 mod kinds;
 mod live;
 mod live_load;

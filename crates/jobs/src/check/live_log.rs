@@ -43,7 +43,7 @@ pub(super) fn read_again(
 ) -> Result<(), ReaderError> {
     let findings_max = phase.context.options.findings_max;
     read_redo_again(phase, outcomes, counters, findings_max);
-    for (number, state) in (0..).zip(phase.files).filter(|(_, state)| state.candidate.content == Content::Binlog) {
+    for (number, state) in (0..).zip(phase.files).filter(|(_, state)| is_binlog(state.candidate.content)) {
         let Some(outcome) = outcomes.get_mut(&number) else { continue };
         for _ in 0..TRIES {
             if outcome.findings.damage + outcome.findings.undecided == 0 {
@@ -60,6 +60,10 @@ pub(super) fn read_again(
         }
     }
     Ok(())
+}
+
+fn is_binlog(content: Content) -> bool {
+    matches!(content, Content::Binlog | Content::InnodbBinlog)
 }
 
 fn read_redo_again(phase: &Phase<'_>, outcomes: &mut Outcomes, counters: &WorkerCounters, findings_max: usize) {

@@ -15,6 +15,7 @@ mod fate;
 mod file_state;
 mod findings;
 mod inner;
+mod innodb_binlog;
 mod judge;
 mod late;
 mod live_log;

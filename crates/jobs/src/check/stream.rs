@@ -11,6 +11,7 @@ use super::binlog::BinlogCheck;
 use super::delta::DeltaCheck;
 use super::examined::{Break, Context, Role, StreamOutcome};
 use super::inner::{Inner, InnerName};
+use super::innodb_binlog::InnodbBinlogCheck;
 use super::member::PagesCheck;
 use super::packed::Unpacking;
 use super::redo::RedoStream;
@@ -46,6 +47,7 @@ enum StreamState {
     Head(Vec<u8>),
     Pages(Box<PagesCheck>),
     Binlog(Box<BinlogCheck>),
+    InnodbBinlog(Box<InnodbBinlogCheck>),
     Redo(Box<RedoStream>),
     Delta(Box<DeltaCheck>),
     /// The note about a delta.
@@ -71,6 +73,7 @@ impl Stream {
         match &mut self.state {
             StreamState::Pages(pages) => pages.take(bytes),
             StreamState::Binlog(binlog) => binlog.take(bytes),
+            StreamState::InnodbBinlog(binlog) => binlog.take(bytes),
             StreamState::Redo(redo) => redo.take(bytes),
             StreamState::Delta(delta) => delta.take(bytes),
             StreamState::DeltaNote(note) => {
@@ -105,6 +108,8 @@ impl Stream {
         }
         match content::recognise(head) {
             Some(Content::Pages) => pages(),
+            _ if self.hint == NameHint::InnodbBinlog => self.innodb_binlog(),
+            Some(Content::InnodbBinlog) => self.innodb_binlog(),
             Some(Content::Binlog) => {
                 let (findings_max, keys) = (self.context.options.findings_max, Arc::clone(&self.context.keys));
                 StreamState::Binlog(Box::new(BinlogCheck::new(&self.path, findings_max, keys)))
@@ -136,6 +141,10 @@ impl Stream {
             _ if !self.role.is_member() => pages(),
             _ => StreamState::Passed(NO_TABLESPACE),
         }
+    }
+
+    fn innodb_binlog(&self) -> StreamState {
+        StreamState::InnodbBinlog(Box::new(InnodbBinlogCheck::new(&self.path, self.context.options.findings_max)))
     }
 
     /// For a member with changed pages of an incremental backup, or the note about them, which the tools send before.
@@ -223,6 +232,7 @@ impl Inner for Stream {
         let mut outcome = match state {
             StreamState::Pages(pages) => pages.finish(),
             StreamState::Binlog(binlog) => binlog.finish(self.broken.is_some()),
+            StreamState::InnodbBinlog(binlog) => binlog.finish(self.broken.is_some()),
             StreamState::Redo(redo) => redo.finish(candidate, self.broken.is_some()),
             StreamState::Delta(delta) => delta.finish(self.broken.is_none()),
             StreamState::DeltaNote(note) => {

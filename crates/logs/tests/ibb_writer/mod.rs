@@ -10,7 +10,24 @@
     reason = "a writer of tests"
 )]
 
-use innokit_logs::ibb::{Kind, PAGE_SIZE, varint};
+/// `ibb_page_size`.
+pub const PAGE_SIZE: usize = 16_384;
+
+/// `fsp_binlog_chunk_types`.
+pub const COMMIT: u8 = 1;
+pub const GTID_STATE: u8 = 2;
+pub const OUT_OF_BAND: u8 = 3;
+pub const DUMMY: u8 = 4;
+pub const XA_PREPARE: u8 = 5;
+pub const XA_COMPLETE: u8 = 6;
+
+/// `compr_int_write`: three bits of length, the value, as many bytes as these take; nine instead of eight.
+pub fn number(bytes: &mut Vec<u8>, value: u64) {
+    let needed = (1..=8).find(|len| value >> (8 * len - 3).min(63) == 0 && 8 * len - 3 < 64).unwrap_or(9);
+    let len = if needed == 8 { 9 } else { needed };
+    let word = u128::from(value) << 3 | if len == 9 { 7 } else { len as u128 - 1 };
+    bytes.extend_from_slice(&word.to_le_bytes()[..len]);
+}
 
 /// Bytes of a page that hold chunks.
 pub const ROOM: usize = PAGE_SIZE - 4;
@@ -80,12 +97,12 @@ impl Writer {
 
     fn state(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        varint::put(&mut bytes, self.gtids.len() as u64);
-        varint::put(&mut bytes, 0);
-        for (domain, server, number) in &self.gtids {
-            varint::put(&mut bytes, u64::from(*domain));
-            varint::put(&mut bytes, u64::from(*server));
-            varint::put(&mut bytes, *number);
+        number(&mut bytes, self.gtids.len() as u64);
+        number(&mut bytes, 0);
+        for (domain, server, last) in &self.gtids {
+            number(&mut bytes, u64::from(*domain));
+            number(&mut bytes, u64::from(*server));
+            number(&mut bytes, *last);
         }
         bytes
     }
@@ -100,7 +117,7 @@ impl Writer {
         while !rest.is_empty() {
             let len = rest.len().min(ROOM - 3);
             let last = if len == rest.len() { 0x40 } else { 0 };
-            self.put(&[Kind::GtidState as u8 | flag | last, len as u8, (len >> 8) as u8]);
+            self.put(&[GTID_STATE | flag | last, len as u8, (len >> 8) as u8]);
             self.put(&rest[..len]);
             rest = &rest[len..];
             flag = 0x80;
@@ -161,33 +178,33 @@ impl Writer {
         self.gtids.push(gtid);
         let mut bytes = Vec::new();
         for (count, first, last) in out_of_band {
-            for number in [*count, first.0, first.1, last.0, last.1] {
-                varint::put(&mut bytes, number);
+            for value in [*count, first.0, first.1, last.0, last.1] {
+                number(&mut bytes, value);
             }
         }
         if out_of_band.len() < 2 {
-            varint::put(&mut bytes, 0);
+            number(&mut bytes, 0);
         }
         bytes.extend(events);
-        self.record(Kind::Commit as u8, Some(&bytes));
+        self.record(COMMIT, Some(&bytes));
     }
 
     pub fn out_of_band(&mut self, index: u64, left: At, right: At, events: &[u8]) -> At {
         let mut bytes = Vec::new();
-        for number in [index, left.0, left.1, right.0, right.1] {
-            varint::put(&mut bytes, number);
+        for value in [index, left.0, left.1, right.0, right.1] {
+            number(&mut bytes, value);
         }
         bytes.extend(events);
-        self.record(Kind::OutOfBand as u8, Some(&bytes))
+        self.record(OUT_OF_BAND, Some(&bytes))
     }
 
-    pub fn xa(&mut self, kind: Kind, global: &[u8], branch: &[u8]) {
-        let mut bytes = if kind == Kind::XaPrepare { vec![42, 1] } else { vec![0] };
+    pub fn xa(&mut self, kind: u8, global: &[u8], branch: &[u8]) {
+        let mut bytes = if kind == XA_PREPARE { vec![42, 1] } else { vec![0] };
         bytes.extend(7_u32.to_le_bytes());
         bytes.extend([global.len() as u8, branch.len() as u8]);
         bytes.extend(global);
         bytes.extend(branch);
-        self.record(kind as u8, Some(&bytes));
+        self.record(kind, Some(&bytes));
     }
 
     /// `FLUSH BINARY LOGS`: the file is cut, a dummy fills its last page, the next one begins.
@@ -195,7 +212,7 @@ impl Writer {
         let (page, room) = (self.page, ROOM - self.offset);
         self.file().truncate((page + 1) * PAGE_SIZE);
         if room >= 4 && self.offset > 0 {
-            self.record(Kind::Dummy as u8, Some(&vec![0; room - 3]));
+            self.record(DUMMY, Some(&vec![0; room - 3]));
         }
         self.page = self.file_pages;
         self.offset = 0;
