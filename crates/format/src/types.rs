@@ -13,6 +13,8 @@ impl SpaceId {
     pub const MYSQL_DICTIONARY: Self = Self(0xFFFF_FFFE);
     /// `ibtmp1` of MySQL 8.0 and later.
     pub const MYSQL_TEMPORARY: Self = Self(0xFFFF_FFFD);
+    /// Stand for the two newest files of the binary log within InnoDB in MariaDB's redo log (12.3 and later): `LOG_BINLOG_ID_0` and `_1`.
+    pub const MARIADB_BINLOG: [Self; 2] = [Self(0xFFFF_FFF0), Self(0xFFFF_FFF1)];
     /// An id that no tablespace has.
     pub const NONE: Self = Self(u32::MAX);
 }

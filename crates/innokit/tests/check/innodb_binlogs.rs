@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::{Dir, check, check_json, reasons, total};
+use crate::common::{Dir, check, check_json, innokit, reasons, total};
 use crate::ibb_writer::{PAGE_SIZE, Writer, seal, seal_header};
 
 /// Three files and one that was only made, as in a datadir.
@@ -39,6 +39,16 @@ fn they_are_verified_page_by_page() {
     assert_eq!(files.len(), 4, "the empty one too");
     assert!(files.iter().all(|file| file["kind"] == "binary log" && file["family"] == "MariaDB"), "{files:?}");
     assert!(total(&document, "ok") > 8);
+}
+
+#[test]
+fn info_says_what_they_are() {
+    let dir = datadir();
+    let run = innokit().arg("info").arg(dir.path().join("binlog-000001.ibb")).output().expect("innokit runs");
+    let text = String::from_utf8(run.stdout).expect("UTF-8");
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let expected = ["binary log within InnoDB (MariaDB)", "format 1.0", "file number 1", "pages 6", "start LSN 1001"];
+    assert!(expected.iter().all(|line| words.contains(line)), "{text}");
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod hostile_links;
 mod hostile_names;
 mod hostile_sdi;
 mod increments;
+mod innodb_binlog;
 mod open_files;
 mod outside;
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use format::bytes::{be, is_zero};
+use logs::ibb;
 use logs::xbstream;
 use redo::{LogVendor, mariadb, mysql};
 
@@ -125,8 +126,21 @@ fn binary_log(head: &[u8]) -> Option<Identity> {
             Some(if version.is_empty() { identity } else { identity.with("server_version", version) })
         }
         b"\xfdbin" => Some(Identity::new(ContentKind::BinaryLog, "binary or relay log, encrypted (MySQL)")),
+        magic if *magic == ibb::MAGIC => Some(innodb_binlog(head)),
         _ => None,
     }
+}
+
+/// `binlog-000000.ibb`.
+fn innodb_binlog(head: &[u8]) -> Identity {
+    let identity = Identity::new(ContentKind::BinaryLog, "binary log within InnoDB (MariaDB)");
+    let Ok(header) = ibb::Header::read(head) else { return identity };
+    let (major, minor) = header.version;
+    identity
+        .with("format", format!("{major}.{minor}"))
+        .with("file_number", header.file)
+        .with("pages", header.pages)
+        .with("start_lsn", header.start_lsn)
 }
 
 /// `#ib_16384_0.dblwr`: only the name tells what the file is.

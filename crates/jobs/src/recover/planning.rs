@@ -84,6 +84,7 @@ fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeyStore) -> Result<RecoverP
     let later = rest.map(Rest::spaces).unwrap_or_default();
     let mut not_in_backup = Vec::new();
     for &space in wanted.changed.iter().chain(&later).filter(|space| !wanted.deleted.contains(space)) {
+        find.refuse_binlog(space)?;
         if find.is_gone(space) {
             unsure.map_or(Ok(()), |rest| until::refuse_truncated(rest, space))?;
             continue;
@@ -149,6 +150,18 @@ struct Find<'p> {
 impl Find<'_> {
     fn is_mysql(&self) -> bool {
         self.wanted.grammar == Grammar::MySql
+    }
+
+    /// MariaDB 12.3 and later log their binary log like pages of two spaces that have no tablespace. The server brings the files up to date
+    /// from it; left as they are, they would lack transactions that the tables have.
+    fn refuse_binlog(&self, space: SpaceId) -> Result<()> {
+        if self.is_mysql() || !SpaceId::MARIADB_BINLOG.contains(&space) {
+            return Ok(());
+        }
+        refused(
+            "the redo log changes the binary log within InnoDB (binlog-*.ibb, binlog_storage_engine=innodb), which this build does not \
+             recover: start a MariaDB server of the version that wrote it, which recovers both",
+        )
     }
 
     /// Whether a MySQL undo tablespace is gone: it was truncated, and continues under another number.

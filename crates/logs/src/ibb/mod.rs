@@ -12,8 +12,8 @@
 //! `FLUSH BINARY LOGS` cuts the file behind the page in use. A record may begin in the file before and end in the next one. Records of
 //! the kinds GTID state and dummy may stand between the chunks of another. All numbers within records are [compressed](varint).
 //!
-//! The pages of two files at a time are in the redo log, as those of the spaces 0xfffffff0 and 0xfffffff1 (`LOG_BINLOG_ID_0`). After a crash
-//! the newest two may lack what is in it.
+//! The pages of two files at a time are in the redo log, as those of [two spaces](format::SpaceId::MARIADB_BINLOG). After a crash the newest
+//! two may lack what is in it.
 //!
 //! No server that writes these files could be run: no registry had one. The facts are from the source, MariaDB/server: `fsp_binlog.cc`
 //! (`crc32_pwrite_page`, `fsp_binlog_extract_header_page`, `fsp_binlog_write_rec`, `fsp_binlog_flush`, `binlog_chunk_reader::read_data`),
@@ -38,8 +38,6 @@ pub const MAGIC: [u8; 4] = [0xfe, 0xfe, 0x0d, 0x01];
 pub const PAGE_SIZE: usize = 16_384;
 /// Bytes of the header page that have a checksum of their own.
 pub const HEADER_LEN: usize = 512;
-/// Spaces that stand for the two newest files in the redo log: `LOG_BINLOG_ID_0` and `LOG_BINLOG_ID_1`.
-pub const SPACES: [u32; 2] = [0xffff_fff0, 0xffff_fff1];
 
 /// The number in the name of a file: `binlog-000123.ibb` is 123.
 #[must_use]

@@ -1,6 +1,6 @@
 //! Reads the records of a mini-transaction.
 
-use format::types::PageId;
+use format::types::{PageId, SpaceId};
 
 use super::change::Change;
 use super::cursor::Cursor;
@@ -10,7 +10,7 @@ use super::file::{self, FileRecord};
 use super::frame::{Frame, SAME_PAGE, frame};
 use super::whole::{PageRecord, RedoRecord};
 
-/// No record may touch bytes before this offset (checksum and page number).
+/// No record may touch bytes before this offset (checksum and page number). Pages of the binary log have neither.
 pub const WRITE_OFFSET_MIN: usize = 8;
 /// The running offset after a record that creates or changes the whole page.
 const OFFSET_AFTER_WHOLE_PAGE: usize = format::fil::FIL_PAGE_TYPE;
@@ -110,7 +110,8 @@ fn page_change<'a>(
             (change, if change == Change::Trim { Page::Gone } else { whole })
         }
         3..=5 => {
-            let (change, end) = bytes_change(kind, last, body)?;
+            let from = if SpaceId::MARIADB_BINLOG.contains(&id.space) { 0 } else { WRITE_OFFSET_MIN };
+            let (change, end) = bytes_change(kind, (last, from), body)?;
             (change, Page::At(id, end))
         }
         7 => {
@@ -124,10 +125,14 @@ fn page_change<'a>(
     })
 }
 
-/// WRITE, MEMSET or MEMMOVE, and the end of the bytes that it writes.
-fn bytes_change<'a>(kind: u8, last: usize, body: &mut Cursor<'a>) -> Result<(Change<'a>, usize), RecordFault> {
+/// WRITE, MEMSET or MEMMOVE, and the end of the bytes that it writes. Its offset counts from `last`, and is at least `from`.
+fn bytes_change<'a>(
+    kind: u8,
+    (last, from): (usize, usize),
+    body: &mut Cursor<'a>,
+) -> Result<(Change<'a>, usize), RecordFault> {
     let offset = last.checked_add(body.size()?).ok_or(RecordFault::Fields)?;
-    if offset < WRITE_OFFSET_MIN {
+    if offset < from {
         return Err(RecordFault::Offset(offset));
     }
     let (change, len) = match kind {
