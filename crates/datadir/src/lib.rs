@@ -21,6 +21,7 @@ pub mod files;
 pub mod finding_code;
 pub mod inventory;
 pub mod keys;
+pub mod known_servers;
 pub mod log_name;
 pub mod logged_key;
 pub mod mysql_log;

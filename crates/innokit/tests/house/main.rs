@@ -11,5 +11,6 @@ mod guide;
 mod by_path;
 mod crates;
 mod guides;
+mod known_servers;
 mod public_api;
 mod structure;

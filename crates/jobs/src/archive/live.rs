@@ -11,6 +11,7 @@ use redo::{LogVendor, RedoError};
 
 use super::error::{Result, failed, refused};
 use crate::door;
+use datadir::known_servers::Maker;
 use datadir::log_name::LOG;
 use datadir::reading::read_up_to;
 
@@ -45,6 +46,9 @@ impl LiveLog {
             }
             Err(error) => return refused(format!("{name}: {error}")),
         };
+        if let Some(why) = Maker::of_log(&header).and_then(|maker| maker.newer()) {
+            return refused(format!("{name}: {why}, and archives no newer ones"));
+        }
         if matches!(parsed.format, Format::Blocks { .. }) {
             return refused(format!(
                 "{name}: the redo log of MariaDB 10.5 to 10.7, which innokit recovers but does not archive: upgrade the server to 10.8 or \

@@ -75,6 +75,7 @@ use crate::recover::{RecoverOptions, is_free, recover_one};
 use datadir::crc32c::FileSums;
 use datadir::files::AskPath;
 use datadir::keys::KeyFiles;
+use datadir::known_servers::Maker;
 use datadir::server::{BackupServer, BackupStage, InstanceState, LogServer, ServerKind};
 use datadir::{Error, fault, stop};
 
@@ -121,6 +122,9 @@ pub fn backup(
 ) -> Result<Manifest> {
     let keys = options.keys.read()?;
     let facts = server.facts()?;
+    if let Some(why) = Maker::of(&facts.version).and_then(|maker| maker.newer()) {
+        return refused(format!("the datadir is {why}, and backs up no newer ones"));
+    }
     let vendor: Box<dyn Vendor> = match facts.kind() {
         ServerKind::MariaDb => Box::new(MariaDb { keys: &keys }),
         ServerKind::MySql => Box::new(MySql::new(&keys)),

@@ -27,6 +27,7 @@ use datadir::files::File;
 use datadir::finding_code::FindingCode;
 use datadir::inventory::{Candidate, Passed, plain};
 use datadir::keys::NO_KEY;
+use datadir::known_servers::Maker;
 use datadir::reading::read_up_to;
 use datadir::severity::Severity;
 
@@ -107,6 +108,12 @@ impl RedoCheck<'_> {
             open.push(OpenFile { handle, header, len: file.len });
         }
         let handles: Vec<&File> = open.iter().map(|file| &file.handle).collect();
+        if let (Some(file), Some(path)) = (open.first(), work.paths.first())
+            && let Some(why) = Maker::of_log(&file.header).and_then(|maker| maker.newer())
+        {
+            let finding = about(path, "newer_server", Severity::Undecided, why);
+            work.found(0, 0, finding);
+        }
         let kind = open.first().map_or(Ok(LogVendor::MySql), |file| redo::identify(&file.header));
         match kind {
             Ok(LogVendor::MySql) => {

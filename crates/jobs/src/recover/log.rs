@@ -34,6 +34,7 @@ use super::tuning::Tuning;
 use crate::archive::History;
 use crate::manifest;
 use datadir::files::AskPath;
+use datadir::known_servers::Maker;
 use datadir::log_name::REDO_DIR;
 use datadir::redo_log::{copied_log, has_mysql_ring};
 
@@ -69,6 +70,15 @@ pub(super) enum Vendor {
     MySql(MySqlRedo),
 }
 
+impl Vendor {
+    fn maker(&self) -> Option<Maker> {
+        match self {
+            Self::MariaDb(log) => Maker::of_log(&log.header),
+            Self::MySql(log) => log.maker(),
+        }
+    }
+}
+
 impl RedoLog {
     /// Opens a datadir's log; `for_writing` if it will be closed.
     pub fn open(datadir: &Path, for_writing: bool, keys: &KeyStore) -> Result<Self> {
@@ -84,6 +94,9 @@ impl RedoLog {
             Vendor::MySql(log) => log.files(),
         };
         let path = files.first().map_or_else(|| datadir.to_path_buf(), |(path, _)| path.clone());
+        if let Some(why) = vendor.maker().and_then(|maker| maker.newer()) {
+            return refused(format!("{}: {why}, and writes nothing of newer ones", path.display()));
+        }
         let backup = match &vendor {
             Vendor::MariaDb(log) => Backup::of(datadir, &log.header),
             Vendor::MySql(log) if log.is_copy() => Backup::of_copy(datadir),

@@ -12,6 +12,7 @@ use redo::{LogVendor, RedoError};
 use crate::archive::error::{Result, failed, refused};
 use crate::door;
 use datadir::files::AskPath;
+use datadir::known_servers::Maker;
 use datadir::log_name::{LOG, REDO_DIR};
 use datadir::reading::read_up_to;
 use datadir::redo_log::log_files;
@@ -113,6 +114,9 @@ impl LiveBlocks {
         let files: Vec<LiveFile> = paths.iter().filter_map(|path| LiveFile::open(path)).collect();
         let nothing = || format!("{}: there is no redo log in it", dir.display());
         let parsed: Vec<LogFile> = files.iter().map(|file| file.parsed.clone()).collect();
+        if let Some(why) = parsed.last().and_then(|file| Maker::of(&file.creator)?.newer()) {
+            return Err(format!("{}: {why}, and archives no newer ones", dir.display()));
+        }
         if parsed.iter().any(|file| file.format != FORMAT_MANY_FILES) {
             return Err(format!(
                 "{}: a redo log of MySQL before 8.0.30, which innokit does not archive",

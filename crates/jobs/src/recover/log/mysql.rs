@@ -31,6 +31,7 @@ use super::archived_mysql::{ArchivedEnd, find, needed_to};
 use super::verify::{verify_end, verify_stretch};
 use crate::door;
 use datadir::files::AskPath;
+use datadir::known_servers::Maker;
 use datadir::log_name::{LOG, REDO_DIR};
 use datadir::mysql_log::{MySqlLog, MySqlLogError};
 use datadir::reading::read_up_to;
@@ -111,6 +112,11 @@ impl MySqlRedo {
             return damaged(format!("{}: ib_logfile1 is missing: this log has at least two files", first.display()));
         }
         Self::of_usable(datadir, first, MySqlLog::open(&paths, keys)?)
+    }
+
+    /// The server that wrote the log; `None` for a copy, which does not say it.
+    pub fn maker(&self) -> Option<Maker> {
+        Maker::of(&self.own().newest()?.parsed.creator)
     }
 
     /// Refuses logs that the server would refuse too.
