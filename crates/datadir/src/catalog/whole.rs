@@ -7,7 +7,7 @@ use super::datadir::{Catalog, CatalogFinding, Says};
 use crate::backup_notes::{BackupNotes, XTRABACKUP};
 use crate::files;
 use crate::finding_code::FindingCode;
-use crate::log_name::{COPIED_LOG, LOG, REDO_DIR};
+use crate::log_name::{COPIED_LOG, LOG, REDO_DIR, kept_as_archive};
 use crate::name::NameHint;
 use crate::redo_log::log_files;
 use crate::severity::Severity;
@@ -153,8 +153,10 @@ impl Catalog {
                 root,
                 "missing_redo".into(),
                 Severity::Undecided,
-                "there is no redo log here: unless innodb_log_group_home_dir names another directory, files are missing, and the server does not start"
-                    .to_owned(),
+                kept_as_archive(root).unwrap_or_else(|| {
+                    "there is no redo log here: unless innodb_log_group_home_dir names another directory, files are missing, and the server does not start"
+                        .to_owned()
+                }),
             );
         }
         findings

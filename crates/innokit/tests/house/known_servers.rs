@@ -86,3 +86,30 @@ fn a_log_of_a_newer_server_is_undecided_and_nothing_is_written() {
         assert!(!target.exists(), "nothing is made");
     }
 }
+
+/// MariaDB 13.0 with `innodb_log_archive=ON`, which no registry has.
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_log_kept_as_an_archive_is_named() {
+    let dir = Dir::new();
+    let datadir = dir.path().join("copied");
+    copy(&all_datadirs().join("mariadb-16k-crashed"), &datadir);
+    fs::rename(datadir.join("ib_logfile0"), datadir.join("ib_0000000000003000.log")).expect("renamed");
+    let words = "its redo log is kept as an archive, up to now in ib_0000000000003000.log (innodb_log_archive=ON, MariaDB 13.0)";
+    let run = check(&datadir, &[]);
+    assert!(run.status == 2 && run.text.contains(words), "{}", run.text);
+    let path = datadir.to_str().expect("text");
+    let (new, archive) = (dir.path().join("new"), dir.path().join("archive"));
+    let (new, archive) = (new.to_str().expect("text"), archive.to_str().expect("text"));
+    let commands: [&[&str]; 3] = [
+        &["recover", path, "--to", new],
+        &["redo", "info", path],
+        &["redo", "archive", "--once", "--to", archive, path],
+    ];
+    for command in commands {
+        let run = innokit().args(command).output().expect("innokit runs");
+        let errors = String::from_utf8_lossy(&run.stderr);
+        assert!(!run.status.success() && errors.contains(words), "{command:?}: {errors}");
+    }
+    assert!(!Path::new(new).exists());
+}

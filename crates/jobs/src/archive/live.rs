@@ -11,8 +11,9 @@ use redo::{LogVendor, RedoError};
 
 use super::error::{Result, failed, refused};
 use crate::door;
+use datadir::files::AskPath;
 use datadir::known_servers::Maker;
-use datadir::log_name::LOG;
+use datadir::log_name::{LOG, kept_as_archive};
 use datadir::reading::read_up_to;
 
 /// An open log file. It stays readable when the server replaces it.
@@ -29,6 +30,11 @@ impl LiveLog {
     /// Opens the log of a datadir.
     pub fn open(datadir: &Path) -> Result<Self> {
         let path = datadir.join(LOG);
+        if !path.is_there()
+            && let Some(why) = kept_as_archive(datadir)
+        {
+            return refused(format!("{}: {why}; the server keeps what an archive would", datadir.display()));
+        }
         let file = door::open_file(&path).map_err(failed(&path, "opening the redo log"))?;
         let metadata = file.metadata().map_err(failed(&path, "looking at the redo log"))?;
         let header = read_up_to(&file, 0, START_OFFSET).map_err(failed(&path, "reading the redo log"))?;

@@ -20,8 +20,9 @@ use crate::archive::{ArchiveEvent, ArchiveOptions, archive_beside, segments};
 use crate::door;
 use crate::recover::LogNames;
 use crate::server_home::ServerHome;
+use datadir::files::AskPath;
 use datadir::keys::KeyFiles;
-use datadir::log_name::LOG;
+use datadir::log_name::{LOG, kept_as_archive};
 use datadir::reading::read_up_to;
 use datadir::server::{BackupServer, BackupStage, LogServer, ServerFacts};
 
@@ -148,6 +149,11 @@ fn refuse_silent(server: &mut dyn BackupServer, datadir: &Path) -> Result<()> {
 /// Refuses an encrypted log without keys: the copy does not need them, but the proof does.
 fn check_key(datadir: &Path, keys: &KeyFiles) -> Result<()> {
     let path = datadir.join(LOG);
+    if !path.is_there()
+        && let Some(why) = kept_as_archive(datadir)
+    {
+        return refused(format!("{}: {why}", datadir.display()));
+    }
     let file = door::open_file(&path).map_err(failed(&path, "opening the redo log"))?;
     let header = read_up_to(&file, 0, START_OFFSET).map_err(failed(&path, "reading the redo log"))?;
     let size = file.metadata().map_err(failed(&path, "reading the redo log"))?.len();

@@ -137,7 +137,7 @@ use crate::binlog_at::binlog_at;
 use crate::{manifest, replica};
 use datadir::fault;
 use datadir::files::AskPath;
-use datadir::log_name::{LOG, REDO_DIR};
+use datadir::log_name::{LOG, REDO_DIR, kept_as_archive};
 use datadir::redo_log::{awaits_clone, copied_log};
 
 /// Recovers a datadir of MariaDB 10.5 or later, or of MySQL 8.0.3 or later; prepares a backup of mariadb-backup, or of xtrabackup 8.0.30 or
@@ -215,6 +215,9 @@ pub(crate) fn recover_one(datadir: &Path, options: &RecoverOptions) -> Result<Re
     let has_log =
         datadir.join(LOG).is_file_there() || datadir.join(REDO_DIR).is_folder_there() || copied_log(datadir).is_some();
     if !datadir.join("ibdata1").is_file_there() || !has_log {
+        if let Some(why) = kept_as_archive(datadir) {
+            return refused(format!("{}: {why}: start the server, which recovers it", datadir.display()));
+        }
         let log = "ib_logfile0 (MariaDB, MySQL before 8.0.30), #innodb_redo (MySQL) or xtrabackup_logfile (a backup of xtrabackup)";
         return refused(format!("{}: not a datadir: ibdata1 or the redo log, {log}, is missing", datadir.display()));
     }

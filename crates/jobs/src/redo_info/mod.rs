@@ -23,6 +23,7 @@ use self::report::{CheckpointInfo, LogFileInfo, RedoInfo};
 use self::wanted::Wanted;
 use datadir::files::AskPath;
 use datadir::keys::KeyFiles;
+use datadir::log_name::kept_as_archive;
 use datadir::mysql_log::MySqlLog;
 use datadir::reading::read_up_to;
 use datadir::redo_log::log_files;
@@ -57,9 +58,11 @@ pub fn redo_info(path: &Path, options: &RedoInfoOptions) -> Result<RedoInfo, Err
 
 fn info_of(path: &Path, options: &RedoInfoOptions) -> Result<RedoInfo, Error> {
     let paths = if path.is_folder_there() { log_files(path) } else { vec![path.to_path_buf()] };
-    let first = paths
-        .first()
-        .ok_or_else(|| Error::Unusable { path: path.to_path_buf(), why: "there is no redo log".to_owned() })?;
+    let nothing = || {
+        let why = kept_as_archive(path).unwrap_or_else(|| "there is no redo log".to_owned());
+        Error::Unusable { path: path.to_path_buf(), why }
+    };
+    let first = paths.first().ok_or_else(nothing)?;
     let mut logs = Vec::new();
     for path in &paths {
         logs.push(Log::open(path)?);
