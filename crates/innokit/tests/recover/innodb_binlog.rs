@@ -23,7 +23,7 @@ fn it_is_refused_in_its_own_words() {
     let record = [0x3b, 0xf0, 0xef, 0xdf, 0xbf, 0x70, 0x01, 0x00, 0x41, 0x01, 0x00, 0x00];
     let lap = (end + record.len() as u64 - first) / capacity;
     let sum = format::checksum::crc32c(&record);
-    let bytes = [&record[..], &[u8::from(lap % 2 == 0)], &sum.to_be_bytes()].concat();
+    let bytes = [&record[..], &[u8::from(lap.is_multiple_of(2))], &sum.to_be_bytes()].concat();
     let log = File::options().write(true).open(crashed.join("ib_logfile0")).expect("opens");
     for (lsn, byte) in (end..).zip(&bytes) {
         log.write_all_at(&[*byte], LOG_START + (lsn - first) % capacity).expect("written");
