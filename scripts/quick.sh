@@ -11,7 +11,7 @@ if [ -z "$base" ]; then
 fi
 mapfile -t files < <({ git diff --name-only "$(git merge-base HEAD "$base")"; git ls-files -o --exclude-standard; } | sort -u)
 
-# Programs of the command line's tests that ask most of a folder of `jobs`; other folders are asked by `check`.
+# Programs of the command line's tests that ask most of a folder of `inspect` or `recovery`; other folders are asked by `check`.
 program_of() {
     case "$1" in
         archive | backup | recover) echo "$1" ;;
@@ -25,9 +25,10 @@ program_of() {
 declare -A packages=() programs=()
 for file in "${files[@]}"; do
     case "$file" in
-        crates/jobs/src/*)
-            folder="${file#crates/jobs/src/}"
-            packages[jobs]=1
+        crates/inspect/src/* | crates/recovery/src/*)
+            file="${file#crates/}"
+            folder="${file#*/src/}"
+            packages[${file%%/*}]=1
             programs[$(program_of "${folder%%/*}")]=1
             ;;
         crates/innokit/tests/*/*.rs)

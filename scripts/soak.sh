@@ -30,7 +30,7 @@ while [ "$(date +%s)" -lt "$end" ]; do
     step FLOW_SEED=$seed..$((seed + 2000)) cargo test --quiet -p innokit-flow --test log_writer_crash
     step PROPTEST_CASES=2000 cargo test --quiet -p innokit-format -p innokit-redo -p innokit-logs
     step INNOKIT_RECOVER_CRASHES=5 INNOKIT_MYSQL_CRASHES=5 INNOKIT_RECOVER_KILLS=20 INNOKIT_RECOVER_POWER_CUTS=100 \
-        cargo test --quiet -p innokit-jobs --test recover
+        cargo test --quiet -p innokit-recovery --test recover
     step INNOKIT_LIVE_SECONDS=60 cargo test --quiet -p innokit --test check live_load::
     step INNOKIT_RANDOM_TABLES=$seed..$((seed + 4)) cargo test --quiet -p innokit --test table rows_random::
     step INNOKIT_RANDOM_CRASHES=$seed..$((seed + 4)) cargo test --quiet -p innokit --test recover recover_random::

@@ -17,7 +17,7 @@ clean_up() {
 }
 trap clean_up EXIT
 # Those that take longest begin first, so that none is left alone at the end.
-readonly longest="jobs/recover innokit/backup innokit/check innokit/recover innokit/table innokit/archive innokit/streams redo/redo_apply"
+readonly longest="recovery/recover innokit/backup innokit/check innokit/recover innokit/table innokit/archive innokit/streams redo/redo_apply"
 
 # slowest FILE: its ten greatest lines. No `head`: it would end `sort` by a signal, and with it this script.
 slowest() { sort -rn "$1" | awk 'NR <= 10 { ms = $1; $1 = ""; printf "  %7.1f s %s\n", ms / 1000, $0 }'; }

@@ -3,7 +3,7 @@
 
 use std::path::Component;
 
-use jobs::fuzzed_outside;
+use recovery::fuzzed_outside;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

@@ -6,7 +6,7 @@
 
 use std::path::{Component, Path};
 
-use jobs::manifest::fuzzed_manifest;
+use recovery::manifest::fuzzed_manifest;
 use libfuzzer_sys::fuzz_target;
 
 const FIELDS: [&str; 8] =

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use crc_fast::{CrcAlgorithm, checksum};
 use flow::log_writer::{LogOptions, LogReader, LogStorage, LogWriter};
-use jobs::fuzzed_mark;
+use recovery::fuzzed_mark;
 use libfuzzer_sys::fuzz_target;
 
 const FILE: usize = 64 << 10;

@@ -4,8 +4,8 @@ use std::num::NonZero;
 use std::path::PathBuf;
 
 use datadir::keys::KeyFiles;
-use jobs::rows::key_range::KeyBounds;
-use jobs::rows::reader::OnDamage;
+use inspect::rows::key_range::KeyBounds;
+use inspect::rows::reader::OnDamage;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyString, PyTuple};

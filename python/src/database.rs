@@ -9,13 +9,13 @@ use datadir::keys::KeyFiles;
 use datadir::remote;
 use flow::Counters;
 use format::schema::FieldSource;
-use jobs::rows::checksum::{ChecksumOptions, checksum_of};
-use jobs::rows::count::count_rows;
-use jobs::rows::export::{ExportOptions, export_table};
-use jobs::rows::key_range::KeyBounds;
-use jobs::rows::scan::ScanOptions;
-use jobs::rows::source::Wish;
-use jobs::rows::{OpenTable, SplitSize, TableSource, Tables, splits};
+use inspect::rows::checksum::{ChecksumOptions, checksum_of};
+use inspect::rows::count::count_rows;
+use inspect::rows::export::{ExportOptions, export_table};
+use inspect::rows::key_range::KeyBounds;
+use inspect::rows::scan::ScanOptions;
+use inspect::rows::source::Wish;
+use inspect::rows::{OpenTable, SplitSize, TableSource, Tables, splits};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -51,7 +51,7 @@ pub struct Source {
     pub opened: Arc<Opened>,
     /// Its index in [`Tables::tables`].
     pub at: usize,
-    pub split: Option<Arc<jobs::rows::Split>>,
+    pub split: Option<Arc<inspect::rows::Split>>,
 }
 
 impl Source {
@@ -215,7 +215,7 @@ impl Database {
     /// Files that should hold a table but cannot be read, and why.
     #[getter]
     fn unread(&self) -> Vec<(String, String)> {
-        let of = |unread: &jobs::rows::source::Unread| (unread.path.display().to_string(), unread.why.clone());
+        let of = |unread: &inspect::rows::source::Unread| (unread.path.display().to_string(), unread.why.clone());
         self.opened.tables.unread.iter().map(of).collect()
     }
 

@@ -3,7 +3,7 @@
 use std::io;
 
 use datadir::remote::{self, Missed};
-use jobs::rows::RowDamage;
+use inspect::rows::RowDamage;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
 use pyo3::prelude::*;
 

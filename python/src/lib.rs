@@ -1,7 +1,7 @@
 //! The native half of the Python package `innokit`.
 //!
 //! ```text
-//! open(path) -> Database -> Table -> scan() -> Scan -> __arrow_c_stream__ -> Batches (Arrow's C interface) <- a thread: jobs::rows -> arrow
+//! open(path) -> Database -> Table -> scan() -> Scan -> __arrow_c_stream__ -> Batches (Arrow's C interface) <- a thread: inspect::rows -> arrow
 //!                                 -> splits() -> Split (pickled, on another machine) -> scan()
 //! check(paths) -> Report -> __arrow_c_stream__
 //! python -m innokit -> innokit::run, the command line

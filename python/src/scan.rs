@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::{ArrowOptions, Enums, Jsons, Strings, schema};
 use datadir::remote::Missed;
-use jobs::rows::RowDamage;
-use jobs::rows::export::{ExportOptions, TableExport, plan_of};
-use jobs::rows::key_range::KeyBounds;
-use jobs::rows::scan::ScanOptions;
+use inspect::rows::RowDamage;
+use inspect::rows::export::{ExportOptions, TableExport, plan_of};
+use inspect::rows::key_range::KeyBounds;
+use inspect::rows::scan::ScanOptions;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use datadir::remote;
-use jobs::rows::{TableSource, Tables};
+use inspect::rows::{TableSource, Tables};
 
 use crate::failure::Failure;
 

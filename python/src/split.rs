@@ -23,7 +23,7 @@ const VERSION: u32 = 2;
 #[derive(Serialize, Deserialize)]
 struct State {
     version: u32,
-    split: jobs::rows::Split,
+    split: inspect::rows::Split,
     keyrings: Vec<std::path::PathBuf>,
     key_file: Option<(std::path::PathBuf, Option<String>)>,
 }
@@ -35,14 +35,14 @@ struct State {
 /// another object has the name by then. The pickle holds the paths of key files too; a key given as text in ``key_file`` would be in it.
 #[pyclass(frozen, module = "innokit")]
 pub struct Split {
-    split: Arc<jobs::rows::Split>,
+    split: Arc<inspect::rows::Split>,
     keys: KeyFiles,
     /// Its files, opened when first needed.
     opened: Mutex<Option<Arc<Opened>>>,
 }
 
 impl Split {
-    pub fn new(split: jobs::rows::Split, keys: KeyFiles) -> Self {
+    pub fn new(split: inspect::rows::Split, keys: KeyFiles) -> Self {
         Self { split: Arc::new(split), keys, opened: Mutex::default() }
     }
 

@@ -14,18 +14,17 @@ use arrow::stream::BatchStream;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, Schema, SchemaRef};
 use flow::Counters;
-use jobs::rows::RowDamage;
-use jobs::rows::export::{ExportOptions, TableExport, export_table};
-use jobs::rows::reader::OnDamage;
+use inspect::rows::RowDamage;
+use inspect::rows::export::{ExportOptions, TableExport, export_table};
+use inspect::rows::reader::OnDamage;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::capsule;
 use crate::database::Source;
 use crate::failure::Failure;
-use crate::loss;
 use crate::scan::Outcome;
 use crate::wait::TICK;
+use crate::{capsule, loss};
 
 /// Batches that wait for the consumer.
 const AHEAD: usize = 2;

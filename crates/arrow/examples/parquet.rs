@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use innokit_arrow::ArrowOptions;
 use innokit_arrow::parquet::Parquet;
-use jobs::rows::TableSource;
-use jobs::rows::export::{ExportOptions, export};
+use inspect::rows::TableSource;
+use inspect::rows::export::{ExportOptions, export};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let paths: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let format = Parquet::new(ArrowOptions::default(), 3)?;
     let file = File::create_new(target)?;
     let mut output = |_: &TableSource| {
-        let file = file.try_clone().map_err(|error| jobs::Error::Usage(error.to_string()))?;
+        let file = file.try_clone().map_err(|error| inspect::Error::Usage(error.to_string()))?;
         Ok(Box::new(file) as Box<dyn Write + Send>)
     };
     let exported = export(std::slice::from_ref(table), &ExportOptions::default(), &format, &mut output, None)?;

@@ -6,8 +6,8 @@ use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{ArrowError, SchemaRef};
 use format::charset::Charset;
 use format::value::{ValueKind, ValueType};
-use jobs::rows::export::Change;
-use jobs::rows::{Cell, Row, RowPlan};
+use inspect::rows::export::Change;
+use inspect::rows::{Cell, Row, RowPlan};
 
 use crate::column::{CHANGES, ColumnBuilder, Pushed};
 use crate::types::{ArrowOptions, schema};
@@ -31,7 +31,7 @@ impl BatchBuilder {
     #[must_use]
     pub fn new(plan: &RowPlan, options: ArrowOptions, states: bool) -> Self {
         let schema = schema(plan, options, states);
-        let column = |(column, field): (&jobs::rows::RowColumn, &Arc<arrow_schema::Field>)| {
+        let column = |(column, field): (&inspect::rows::RowColumn, &Arc<arrow_schema::Field>)| {
             let srid = plan.table.columns.get(column.column).and_then(|def| def.srid);
             ColumnBuilder::new(Arc::clone(field), column.value.clone(), srid)
         };

@@ -7,9 +7,9 @@ use arrow_array::RecordBatch;
 use arrow_ipc::CompressionType;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
 use arrow_schema::SchemaRef;
-use jobs::rows::Row;
-use jobs::rows::export::{Change, Encoder, Format, Head, Output, Refused};
-use jobs::rows::scan::RangeSize;
+use inspect::rows::Row;
+use inspect::rows::export::{Change, Encoder, Format, Head, Output, Refused};
+use inspect::rows::scan::RangeSize;
 
 use crate::batch::BatchBuilder;
 use crate::io_error;

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
-use jobs::rows::export::{Change, Encoder, Format, Head, Output, Refused};
-use jobs::rows::scan::RangeSize;
-use jobs::rows::{Row, RowPlan};
+use inspect::rows::export::{Change, Encoder, Format, Head, Output, Refused};
+use inspect::rows::scan::RangeSize;
+use inspect::rows::{Row, RowPlan};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::basic::{Compression, ZstdLevel};

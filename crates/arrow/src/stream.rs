@@ -8,9 +8,9 @@ use std::sync::mpsc::SyncSender;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, SchemaRef};
-use jobs::rows::Row;
-use jobs::rows::export::{Change, Encoder, Format, Head, Output, Refused};
-use jobs::rows::scan::RangeSize;
+use inspect::rows::Row;
+use inspect::rows::export::{Change, Encoder, Format, Head, Output, Refused};
+use inspect::rows::scan::RangeSize;
 
 use crate::batch::BatchBuilder;
 use crate::io_error;

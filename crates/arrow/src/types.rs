@@ -9,7 +9,7 @@ use format::Family;
 use format::schema::TableDef;
 use format::show_create::type_name;
 use format::value::ValueKind;
-use jobs::rows::{RowColumn, RowPlan};
+use inspect::rows::{RowColumn, RowPlan};
 
 /// Key in a field's metadata: the type as `SHOW CREATE TABLE` prints it.
 const TYPE_KEY: &str = "innokit.type";

@@ -17,7 +17,7 @@ use super::simulated::SimulatedDevice;
 use super::stats::Repeated;
 use super::{Watch, failed};
 use datadir::Error;
-use jobs::recover::{Clocked, RecoverError, RecoverOptions, Tuning, copy_datadir, on_clock, recover, walk_datadir};
+use recovery::recover::{Clocked, RecoverError, RecoverOptions, Tuning, copy_datadir, on_clock, recover, walk_datadir};
 
 /// What to measure, and how often.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use datadir::server::{LogServer, ServerError};
-use jobs::{ArchiveEvent, ArchiveMark, ArchiveOptions, ArchiveReport, ArchiveStatus, ArchiveUntil, Unlogged};
+use recovery::{ArchiveEvent, ArchiveMark, ArchiveOptions, ArchiveReport, ArchiveStatus, ArchiveUntil, Unlogged};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::args::{RedoArchiveArgs, RedoVerifyArgs};
@@ -51,7 +51,7 @@ pub fn run(args: &RedoArchiveArgs) -> Result<u8, Box<dyn Error>> {
         ));
     }
     let beside = connection.as_deref_mut().map(|server| server as &mut dyn LogServer);
-    let done = jobs::archive_beside(beside, &args.datadir, &options, &stop, &mut |event| told.tell(event))?;
+    let done = recovery::archive_beside(beside, &args.datadir, &options, &stop, &mut |event| told.tell(event))?;
     notify::tell("STOPPING=1");
     let metrics_written = args
         .metrics
@@ -126,7 +126,7 @@ fn print(done: &ArchiveStatus, json: Option<(SystemTime, u8)>) -> io::Result<()>
 /// Verifies an archive. Returns the exit status.
 pub fn verify(args: &RedoVerifyArgs) -> Result<u8, Box<dyn Error>> {
     let started = SystemTime::now();
-    let report = jobs::verify_archive(&args.archive)?;
+    let report = recovery::verify_archive(&args.archive)?;
     let status = report.exit_status();
     written(print_report(&report, args.json.then_some((started, status))), status)
 }

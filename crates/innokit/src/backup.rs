@@ -9,17 +9,18 @@ use std::time::{Duration, SystemTime};
 
 use datadir::keys::KeyFiles;
 use datadir::server::ServerKind;
-use jobs::backup::{
+use recovery::backup::{
     BackupOptions, BackupReport, BackupSignature, BackupVerifyOptions, BackupWatcher, SigningKey, backup, send_backup,
     sign_backup, verify_backup,
 };
-use jobs::manifest::{BackupDamage, BackupState, Manifest};
+use recovery::manifest::{BackupDamage, BackupState, Manifest};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tempfile::TempDir;
 
 use crate::args::{BackupArgs, BackupCommand, BackupVerifyArgs};
 use crate::print::{grouped, human, position, written};
 use crate::progress::Bar;
+use crate::table_look::TABLE_LOOK;
 use crate::terminal::{self, shown};
 use crate::{document, server};
 
@@ -71,6 +72,7 @@ fn take(args: &BackupArgs) -> Result<u8, Box<dyn Error>> {
         rate: args.rate,
         is_idle: args.idle,
         watcher: BackupWatcher(bar.watch_bytes()),
+        tables: TABLE_LOOK,
     };
     let taken = backup(&mut *server, &mut *log, &datadir, &options, &stop);
     bar.finish();
@@ -173,7 +175,7 @@ fn verify(args: &BackupVerifyArgs) -> Result<u8, Box<dyn Error>> {
     keys.hold_pipes()?;
     let (increments, allow_damage, spool) = (args.increment.clone(), args.allow_damage, args.spool.clone());
     let trusted = args.trusted.clone();
-    let options = BackupVerifyOptions { increments, keys, allow_damage, trusted, spool };
+    let options = BackupVerifyOptions { increments, keys, allow_damage, trusted, spool, look: TABLE_LOOK };
     let report = verify_backup(&args.backup, &options)?;
     let status = report.exit_status();
     written(print_report(&report, args.json.then_some((started, status))), status)

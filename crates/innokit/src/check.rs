@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use flow::ReadOptions;
-use jobs::report::watcher::Watcher;
-use jobs::{Check, CheckOptions, Report, TableOptions, TableReport};
+use inspect::report::watcher::Watcher;
+use inspect::{Check, CheckOptions, Report, TableOptions, TableReport};
 use serde::Serialize;
 
 use crate::args::{CheckArgs, Engine, Level};
@@ -127,7 +127,7 @@ fn print(
 fn tables(args: &CheckArgs, (watcher, screen): (&Watcher, &Screen)) -> Result<TableReport, datadir::Error> {
     let bar = Bar::new(args.output.progress, Some(0)).on(screen);
     let options = TableOptions { watcher: watcher.clone(), ..table_options(args) };
-    let report = jobs::tables_watched(&args.paths, &options, bar.watch_total().as_deref())?;
+    let report = inspect::tables_watched(&args.paths, &options, bar.watch_total().as_deref())?;
     bar.finish();
     Ok(report)
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use jobs::TableReport;
-use jobs::table::{IndexReport, TreeKind};
+use inspect::TableReport;
+use inspect::table::{IndexReport, TreeKind};
 
 use crate::print::grouped;
 use crate::table_print::one_index;

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-use jobs::{Check, CheckOptions, Report};
+use inspect::{Check, CheckOptions, Report};
 
 use crate::print::{self, Style, written};
 use crate::terminal;

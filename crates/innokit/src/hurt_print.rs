@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::io::{self, Write};
 
-use jobs::report::hurt::{Hurt, KeyRange, TableOutcome, TableVerdict};
+use inspect::report::hurt::{Hurt, KeyRange, TableOutcome, TableVerdict};
 
 use crate::print::grouped;
 use crate::terminal::shown;

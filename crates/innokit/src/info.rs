@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use datadir::inventory::Inventory;
 use datadir::selection::Selection;
-use jobs::{InfoOptions, InfoReport};
+use inspect::{InfoOptions, InfoReport};
 
 use crate::args::InfoArgs;
 use crate::{document, info_print, info_summary, map, terminal};
@@ -37,7 +37,7 @@ pub fn run(args: &InfoArgs) -> Result<u8, Box<dyn Error>> {
         ..defaults
     };
     let started = SystemTime::now();
-    let report = jobs::info(&files, &options)?;
+    let report = inspect::info(&files, &options)?;
     let printed = print(&report, args, started);
     match printed {
         // The reader closed the pipe early (`| head`): the findings stand.

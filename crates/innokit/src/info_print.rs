@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use jobs::info::report::{DamagedPage, IndexRow, Name};
-use jobs::{FileInfo, InfoReport, TablespaceInfo};
+use inspect::info::report::{DamagedPage, IndexRow, Name};
+use inspect::{FileInfo, InfoReport, TablespaceInfo};
 
 use crate::print::{grouped, human};
 use crate::terminal::shown;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
-use jobs::{FileInfo, InfoReport};
+use inspect::{FileInfo, InfoReport};
 
 use crate::info_print::one_file;
 use crate::print::{grouped, human};

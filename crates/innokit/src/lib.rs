@@ -1,7 +1,7 @@
 //! `innokit`: the command line. Options become job options, reports become text or JSON, and the exit status tells the outcome: 0 all well,
 //! 1 damage found, 2 could not do the work.
 //!
-//! The program `innokit` calls [`run`], and so does `python -m innokit`. To read or verify files from a Rust program use `innokit-jobs`.
+//! The program `innokit` calls [`run`], and so does `python -m innokit`. To read or verify files from a Rust program use `innokit-inspect`.
 
 mod archive;
 mod args;
@@ -34,6 +34,7 @@ mod remote;
 mod restore;
 mod server;
 mod table;
+mod table_look;
 mod table_print;
 mod table_rows;
 mod table_schema;

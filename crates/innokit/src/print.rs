@@ -7,8 +7,8 @@ use std::io::{self, Write};
 use datadir::redo_log::Pending;
 use datadir::server::BinlogPosition;
 use datadir::{FindingCode, Severity};
-use jobs::report::document::{Totals, Unit, UnitTotals};
-use jobs::{Finding, Report};
+use inspect::report::document::{Totals, Unit, UnitTotals};
+use inspect::{Finding, Report};
 
 use crate::hurt_print;
 use crate::terminal::{Paint, shown};

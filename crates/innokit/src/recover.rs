@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use datadir::keys::KeyFiles;
 use datadir::server::BinlogPosition;
 use format::Lsn;
-use jobs::{BeyondKind, RecoverOptions, Recovered, Waiting};
+use recovery::{BeyondKind, RecoverOptions, Recovered, Waiting};
 
 use crate::args::{RecoverArgs, Until};
 use crate::print::{grouped, peak_memory, position, written};
@@ -80,7 +80,7 @@ pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
         memory,
         ..RecoverOptions::default()
     };
-    let done = match jobs::recover(&args.datadir, &options) {
+    let done = match recovery::recover(&args.datadir, &options) {
         Ok(done) => done,
         Err(error) if error.is_damage() => {
             document::fail(started, DAMAGED, &error, args.json);

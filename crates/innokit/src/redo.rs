@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::time::SystemTime;
 
 use datadir::keys::KeyFiles;
-use jobs::{RedoInfo, RedoInfoOptions, RedoState};
+use inspect::{RedoInfo, RedoInfoOptions, RedoState};
 
 use crate::args::RedoInfoArgs;
 use crate::document;
@@ -25,7 +25,7 @@ pub fn run(args: &RedoInfoArgs) -> Result<u8, Box<dyn Error>> {
     let keys = KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() };
     let started = SystemTime::now();
     let options = RedoInfoOptions { pages_max: args.pages, keys, selection: args.selected.selection() };
-    let report = jobs::redo_info(&args.path, &options)?;
+    let report = inspect::redo_info(&args.path, &options)?;
     let status = u8::from(report.state == RedoState::Damaged);
     match print(&report, args.all, args.json.then_some((started, status))) {
         // The reader closed the pipe early (`| head`): not an error.

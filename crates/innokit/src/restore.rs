@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::time::SystemTime;
 
 use datadir::keys::KeyFiles;
-use jobs::{RecoverOptions, RestoreOptions, Restored};
+use recovery::{RecoverOptions, RestoreOptions, Restored};
 
 use crate::args::RestoreArgs;
 use crate::document;
@@ -50,7 +50,7 @@ pub fn run(args: &RestoreArgs) -> Result<u8, Box<dyn Error>> {
         trusted: args.trusted.clone(),
         recover,
     };
-    let restored = match jobs::restore(&args.backup, &options) {
+    let restored = match recovery::restore(&args.backup, &options) {
         Ok(restored) => restored,
         Err(error) if error.is_damage() => {
             document::fail(started, DAMAGED, &error, args.json);

@@ -6,19 +6,15 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use flow::ReadAhead;
-use jobs::tree::linear;
-use jobs::tree::walk::Depth;
-use jobs::{TableOptions, TableReport};
+use inspect::tree::linear;
+use inspect::tree::walk::Depth;
+use inspect::{TableOptions, TableReport};
 
 use crate::args::{Ahead, TableArgs, TableCommand};
-use crate::document;
 use crate::print::Style;
 use crate::progress::Bar;
-use crate::table_print;
-use crate::table_rows;
-use crate::terminal;
-use crate::wall;
 use crate::watch::{self, INTERRUPTED, Screen};
+use crate::{document, table_print, table_rows, terminal, wall};
 
 /// Examines the tables and prints the report. Returns the exit status.
 pub fn run(command: &TableCommand) -> Result<u8, Box<dyn Error>> {
@@ -40,7 +36,7 @@ pub fn run(command: &TableCommand) -> Result<u8, Box<dyn Error>> {
     let watcher = watch::watcher(args.output.json_lines, &screen)?;
     let bar = Bar::new(args.output.progress, Some(0)).on(&screen);
     let options = TableOptions { extended, watcher, ..options(args, depth) };
-    let report = jobs::tables_watched(&args.paths, &options, bar.watch_total().as_deref())?;
+    let report = inspect::tables_watched(&args.paths, &options, bar.watch_total().as_deref())?;
     bar.finish();
     if args.output.verbose {
         table_print::effort(&report, &mut terminal::err())?;

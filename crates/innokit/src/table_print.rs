@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use datadir::Severity;
-use jobs::TableReport;
-use jobs::report::table_finding::TableFinding;
-use jobs::table::{IndexReport, TreeKind};
+use inspect::TableReport;
+use inspect::report::table_finding::TableFinding;
+use inspect::table::{IndexReport, TreeKind};
 
 use crate::print::{Lines, Style, fold, grouped, human, lines_max, peak_memory, pending, result};
 use crate::terminal::{Paint, shown};

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use format::schema::quoted::quoted_name;
 use format::show_create::comment;
-use jobs::schema::{SchemaOptions, SchemaReport, TableTriggers, schema, triggers};
+use inspect::schema::{SchemaOptions, SchemaReport, TableTriggers, schema, triggers};
 
 use crate::args::SchemaArgs;
 use crate::document;

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::time::SystemTime;
 
-use jobs::Unpacked;
+use recovery::Unpacked;
 
 use crate::args::UnpackArgs;
 use crate::document;
@@ -19,7 +19,7 @@ const NOT_ALL: u8 = 2;
 /// Unpacks the archives. Returns the exit status.
 pub fn run(args: &UnpackArgs) -> Result<u8, Box<dyn Error>> {
     let started = SystemTime::now();
-    let done = match jobs::unpack_at_most(&args.archives, &args.dir, args.max_size) {
+    let done = match recovery::unpack_at_most(&args.archives, &args.dir, args.max_size) {
         Ok(done) => done,
         Err(error) if error.is_damage() => {
             document::fail(started, DAMAGED, &error, args.json);

@@ -1,13 +1,13 @@
 //! The second wall: the kernel (Landlock) keeps the process from changing any file but those that its command was told to write to.
 //!
-//! The first wall is the door in `jobs`: every name out of a set is opened beneath the directory that the user named. Should a name ever get
+//! The first wall is the door in `recovery`: every name out of a set is opened beneath the directory that the user named. Should a name ever get
 //! past it, the kernel refuses the write, with `EACCES`. Only changes of content and of entries are restrained: Landlock knows no rule for
 //! owners, modes and times. Commands that only read may read no more than what was named and what its links lead to (`sight.rs`). Reading is
 //! free for the others, and where a URL is named: certificates, option files and the names of hosts may be anywhere. It is free for a datadir of
 //! MySQL's too, whose dictionary may name tablespaces anywhere.
 //!
 //! A directory that is still to be made cannot be in a rule. So there are two layers: the first, before a byte of a set is read, allows
-//! changes in the nearest directory above; the second, as soon as `jobs` has made the target, in the target alone.
+//! changes in the nearest directory above; the second, as soon as `recovery` has made the target, in the target alone.
 //!
 //! It cannot be undone, so only the program builds it (`main.rs`), never the library in another's process.
 
@@ -22,7 +22,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use datadir::remote::is_url;
-use jobs::OutsidePlace;
+use recovery::OutsidePlace;
 
 use crate::args::{BackupCommand, Command, RecoverArgs, RedoCommand, RestoreArgs, TableCommand};
 use crate::options::key_paths;
@@ -94,7 +94,7 @@ fn restrain(rooms: Vec<Room>, named: Option<Vec<PathBuf>>) -> String {
     let says = in_words(&rooms, seen.as_deref(), is_whole);
     ROOMS.set(rooms).ok();
     if !is_narrow {
-        jobs::on_target_made(narrow);
+        recovery::on_target_made(narrow);
     }
     says
 }

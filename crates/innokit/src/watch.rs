@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use indicatif::ProgressBar;
-use jobs::report::watcher::{Found, Watcher};
+use inspect::report::watcher::{Found, Watcher};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -22,8 +22,8 @@ const SHOWN_MAX: usize = 20;
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Line<'f> {
-    Finding { finding: &'f jobs::Finding },
-    TableFinding { finding: &'f jobs::report::table_finding::TableFinding },
+    Finding { finding: &'f inspect::Finding },
+    TableFinding { finding: &'f inspect::report::table_finding::TableFinding },
 }
 
 /// The bar that findings are shown above, once there is one.

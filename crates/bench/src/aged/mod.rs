@@ -210,15 +210,15 @@ mod tests {
         let (file, aged) = made(&scratch, 16 << 20);
         let path = dir.path().join("aged.ibd");
         std::fs::copy(file.again(), &path).expect("copied");
-        let options = jobs::TableOptions { extended: true, ..jobs::TableOptions::default() };
-        let report = jobs::tables(std::slice::from_ref(&path), &options).expect("a report");
+        let options = inspect::TableOptions { extended: true, ..inspect::TableOptions::default() };
+        let report = inspect::tables(std::slice::from_ref(&path), &options).expect("a report");
         let text = serde_json::to_string(&report).expect("JSON");
         assert_eq!(report.exit_status(), 0, "{text}");
         let index = report.files.iter().flat_map(|file| &file.indexes).find(|index| index.id == sdi::INDEX_ID);
         let index = index.expect("the clustered index");
         assert_eq!((index.table.as_deref(), index.levels), (Some("bench.aged"), 3), "{text}");
         assert_eq!(index.rows, aged.inserted - aged.deleted + aged.appended);
-        let check = jobs::Check::plan(&[path], jobs::CheckOptions::default()).expect("options");
+        let check = inspect::Check::plan(&[path], inspect::CheckOptions::default()).expect("options");
         let report = check.run(None).expect("a report");
         assert_eq!(report.exit_status(), 0, "{}", serde_json::to_string(&report).expect("JSON"));
     }

@@ -7,7 +7,7 @@ use super::super::machine::{Machine, Storage};
 use super::super::pattern::Way;
 use super::super::simulated::SimulatedDevice;
 use super::super::stats::Repeated;
-use jobs::report::document::Counts;
+use inspect::report::document::Counts;
 
 /// The report.
 #[derive(Clone, Debug, Serialize)]

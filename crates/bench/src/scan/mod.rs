@@ -27,8 +27,8 @@ use super::target::BenchFile;
 use super::{Watch, failed};
 use datadir::Error;
 use format::schema::IndexKind;
-use jobs::table::one::{NamedTree, One};
-use jobs::tree::Walk;
+use inspect::table::one::{NamedTree, One};
+use inspect::tree::Walk;
 use pass::{Bytes, Pass, ScanPlace};
 use server::Rules;
 

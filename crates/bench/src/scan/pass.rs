@@ -17,8 +17,8 @@ use super::Policy;
 use super::server::{Device, Rules, Server};
 use datadir::Error;
 use datadir::tablespace::Tablespace;
-use jobs::tree::walk::{Depth, Tools};
-use jobs::tree::{Root, SpaceMap, TreeCounts, Walk};
+use inspect::tree::walk::{Depth, Tools};
+use inspect::tree::{Root, SpaceMap, TreeCounts, Walk};
 
 /// Requests in flight, as in `table check`.
 pub(super) const DEPTH: u32 = 32;

@@ -13,7 +13,7 @@ use flow::{Buffer, Counters, FileHandle, FileId, FileSet, Gather, GatherPlan, Io
 use super::pass::{BLOCK, DEPTH, SWEEP_MEMORY, ScanPlace};
 use super::server::{Device, Rules, Server};
 use super::{POLICIES, POOL, Policy};
-use jobs::table::one::One;
+use inspect::table::one::One;
 
 const PAGE: u64 = 16384;
 /// Pages in the look-ahead.
@@ -109,7 +109,7 @@ fn scan(dir: &tempfile::TempDir, one: &One, index: &str, policy: Policy) -> Scan
 }
 
 fn scan_within(memory: u64, dir: &tempfile::TempDir, one: &One, index: &str, policy: Policy) -> Scan {
-    let is_it = |named: &jobs::table::one::Named| named.name.as_deref() == Some(index);
+    let is_it = |named: &inspect::table::one::Named| named.name.as_deref() == Some(index);
     let tree = one.trees.iter().find(|tree| tree.named.as_ref().is_some_and(is_it)).expect("the index");
     let index = tree.named.as_ref().and_then(|named| named.index.as_ref());
     let place = ScanPlace { space: &one.space, map: &one.map, root: &tree.root, index, memory, pool: POOL };

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use jobs::Portion;
+use inspect::Portion;
 
 use crate::monitor::MonitorArgs;
 use crate::options::output::OutputArgs;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
-use jobs::OutsidePlace;
+use recovery::OutsidePlace;
 
 use super::moment::Moment;
 use crate::options::keys::key_file;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
-use jobs::{FileOwner, OutsidePlace};
+use recovery::{FileOwner, OutsidePlace};
 
 use super::recover::{Until, outside, until};
 use crate::options::keys::key_file;

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
 
 use ::bench::recover::{RecoverBenchOptions, RecoverBenchReport, StepRow, bench_recover};
-use jobs::RecoverError;
+use recovery::RecoverError;
 
 use super::args::{OutputArgs, RecoverBenchArgs};
 use super::chart::{Bar, Bars, Chart, Panel};

@@ -7,7 +7,7 @@ use format::bytes::be;
 use format::checksum::{self, NO_CHECKSUM_MAGIC};
 use format::{Algorithm, Scheme};
 
-use jobs::innochecksum::{ChecksumKind, Examined, PageOutcome};
+use recovery::innochecksum::{ChecksumKind, Examined, PageOutcome};
 
 /// Writes the lines of the page at `position`.
 pub fn page(

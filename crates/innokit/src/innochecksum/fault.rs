@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use jobs::innochecksum::{FileError, system_words};
+use recovery::innochecksum::{FileError, system_words};
 use thiserror::Error;
 
 /// Why the run ends. The text is the complete message.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! arguments -> Options
-//! each file: FileInput (open, lock) -> FileLayout (page size) -> pages -> PageJudge -> PageWriter (--write)   (jobs::innochecksum)
+//! each file: FileInput (open, lock) -> FileLayout (page size) -> pages -> PageJudge -> PageWriter (--write)   (recovery::innochecksum)
 //!            -> Tally (-S, -D) -> report                                                                     (here)
 //! ```
 //!
@@ -25,9 +25,9 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use fault::Fault;
-use jobs::innochecksum::FileError;
 use options::{NAME, Options, Parsed, Request};
 use output::Output;
+use recovery::innochecksum::FileError;
 use session::Session;
 
 use crate::terminal;

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use jobs::innochecksum::ChecksumKind;
+use recovery::innochecksum::ChecksumKind;
 
 use super::fault::Fault;
 use super::numbers;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use format::{Algorithm, ExtentMap, PageNo};
 
-use jobs::innochecksum::{
+use recovery::innochecksum::{
     ChecksumKind, Examined, FileInput, FileLayout, HEAD_MIN, NewChecksums, PageJudge, PageOutcome, PageWriter,
     is_interrupted, refuse_unfit, rewritten,
 };

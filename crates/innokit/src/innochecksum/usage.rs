@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use jobs::innochecksum::ChecksumKind;
+use recovery::innochecksum::ChecksumKind;
 
 use super::options::{DEFINITIONS, Definition, OptionKind, Options, TABLESPACE_FLAGS};
 

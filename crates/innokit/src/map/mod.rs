@@ -5,7 +5,7 @@ mod scene;
 use std::error::Error;
 use std::path::Path;
 
-use jobs::FileInfo;
+use inspect::FileInfo;
 
 use crate::picture;
 

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jobs::info::grid::{Cell, Class, Grid};
-use jobs::{FileInfo, TablespaceInfo};
+use inspect::info::grid::{Cell, Class, Grid};
+use inspect::{FileInfo, TablespaceInfo};
 
 use crate::picture::{FAINT, INK, LETTER, Rgb, Scene, Shape, Weight};
 use crate::print::grouped;

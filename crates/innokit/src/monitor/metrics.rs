@@ -9,9 +9,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use jobs::report::document::{Counts, Unit};
-use jobs::report::shown;
-use jobs::{ArchiveStatus, Report};
+use inspect::Report;
+use inspect::report::document::{Counts, Unit};
+use inspect::report::shown;
+use recovery::ArchiveStatus;
 
 use crate::{named_file, terminal};
 

@@ -12,7 +12,7 @@
 use std::io::{self, Write};
 
 use datadir::{FindingCode, Severity};
-use jobs::{Finding, Report};
+use inspect::{Finding, Report};
 
 use crate::print::{grouped, limits};
 use crate::terminal::{self, shown};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use clap::Args;
-use jobs::rows::checksum::{ChecksumOptions, ChecksumReport, Comparison, TableChecksum, checksums};
+use inspect::rows::checksum::{ChecksumOptions, ChecksumReport, Comparison, TableChecksum, checksums};
 
 use super::{RowsArgs, print_pending};
 use crate::document;

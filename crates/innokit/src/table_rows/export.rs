@@ -12,9 +12,9 @@ use std::time::SystemTime;
 
 use clap::{Args, ValueEnum};
 use flow::lock::{Sharing, try_lock};
-use jobs::rows::export::{ExportOptions, ExportReport, Geometry, SeparatedOptions, TableExport, TextFormat, export};
-use jobs::rows::key_range::KeyBounds;
-use jobs::rows::reader::{OnDamage, Wanted};
+use inspect::rows::export::{ExportOptions, ExportReport, Geometry, SeparatedOptions, TableExport, TextFormat, export};
+use inspect::rows::key_range::KeyBounds;
+use inspect::rows::reader::{OnDamage, Wanted};
 
 use super::{RowsArgs, print_pending};
 use crate::document;
@@ -223,7 +223,7 @@ pub fn run_export(args: &ExportArgs) -> Result<u8, Box<dyn Error>> {
     Ok(status)
 }
 
-fn export_as<F: jobs::rows::export::Format>(
+fn export_as<F: inspect::rows::export::Format>(
     args: &ExportArgs,
     options: &ExportOptions,
     format: &F,

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use datadir::redo_log::Pending;
-use jobs::rows::scan::ScanOptions;
+use inspect::rows::scan::ScanOptions;
 
 pub use self::checksum::{CHECKSUM_EXAMPLES, ChecksumArgs, checksum};
 pub use self::export::{EXPORT_EXAMPLES, ExportArgs, run_export};

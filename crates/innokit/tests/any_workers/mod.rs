@@ -4,13 +4,13 @@
 
 use std::path::PathBuf;
 
-use jobs::{TableOptions, TableReport};
+use inspect::{TableOptions, TableReport};
 
 /// One worker's report, after two and eight workers gave the same.
 pub fn report_on(paths: &[PathBuf], options: &TableOptions) -> TableReport {
     let by = |workers, shared_leaves_min| {
         let options = TableOptions { workers, shared_leaves_min, ..options.clone() };
-        jobs::tables(paths, &options).expect("a report")
+        inspect::tables(paths, &options).expect("a report")
     };
     let alone = by(1, TableOptions::default().shared_leaves_min);
     let expected = told(&alone);

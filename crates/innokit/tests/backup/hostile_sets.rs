@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::backup_lab::Server;
 use crate::common::Run;
 use format::checksum::crc32c;
-use jobs::manifest::Manifest;
+use recovery::manifest::Manifest;
 
 /// Runs innokit in the server's folder, for at most a minute: nothing here takes longer unless it waits for a pipe.
 fn run(server: &Server, words: &[&str]) -> Run {

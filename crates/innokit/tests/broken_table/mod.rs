@@ -29,8 +29,8 @@ impl Ibd {
     pub fn at(path: &Path) -> Self {
         let bytes = std::fs::read(path).expect("a file");
         let format = SpaceFormat::from_page0(&bytes).expect("a tablespace");
-        let report = jobs::tables(&[path.to_path_buf()], &jobs::TableOptions::default()).expect("a report");
-        let named = |index: &jobs::table::IndexReport| Some((index.name.clone()?, index.id));
+        let report = inspect::tables(&[path.to_path_buf()], &inspect::TableOptions::default()).expect("a report");
+        let named = |index: &inspect::table::IndexReport| Some((index.name.clone()?, index.id));
         let ids = report.files[0].indexes.iter().filter_map(named).collect();
         Self { original: bytes.clone(), bytes, format, ids }
     }

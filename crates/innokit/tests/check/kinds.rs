@@ -286,7 +286,9 @@ fn assert_tests_of_page(page: &str, at_least: usize) {
     let page = std::fs::read_to_string(repository().join(page)).expect(page);
     let quoted = page.split('`').skip(1).step_by(2);
     let is_test = |words: &&str| {
-        ["innokit::", "format::", "logs::", "flow::", "jobs::", "redo::"].iter().any(|crate_| words.starts_with(crate_))
+        ["innokit::", "format::", "logs::", "flow::", "datadir::", "inspect::", "recovery::", "redo::"]
+            .iter()
+            .any(|crate_| words.starts_with(crate_))
     };
     let names: BTreeSet<&str> = quoted.filter(is_test).collect();
     assert!(names.len() >= at_least, "{} tests are named", names.len());

@@ -5,7 +5,7 @@
 use crate::broken_table::{Ibd, seal};
 use crate::common::{Dir, all_datadirs, fixture};
 use format::page::fsp::xdes_size;
-use jobs::{TableOptions, TableReport};
+use inspect::{TableOptions, TableReport};
 
 /// Tablespaces of every page size and kind. Their names say what they are for.
 const SPACES: [(&str, &str); 12] = [
@@ -54,7 +54,7 @@ impl Broken {
     /// Asserts that the edit is reported under this rule, with these words.
     fn found(&self, (page, at): (u32, usize), bytes: &[u8], rule: &str, words: &str) {
         let report = self.edited(page, at, bytes);
-        let is_it = |finding: &&jobs::report::table_finding::TableFinding| {
+        let is_it = |finding: &&inspect::report::table_finding::TableFinding| {
             finding.rule.as_str() == rule && finding.message.contains(words)
         };
         let place = format!("{} page {page} byte {at}", self.name);
@@ -176,6 +176,6 @@ fn extents_that_no_list_has_are_missed_and_single_pages_lie_among_single_pages()
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn undo_tablespaces_are_looked_at_too() {
     let report =
-        jobs::tables(&[all_datadirs().join("mysql-16k/undo_001")], &TableOptions::default()).expect("a report");
+        inspect::tables(&[all_datadirs().join("mysql-16k/undo_001")], &TableOptions::default()).expect("a report");
     assert_eq!((report.files.len(), report.skipped.len(), report.exit_status()), (1, 0, 0));
 }

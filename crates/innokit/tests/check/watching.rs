@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::{Dir, Run, all_datadirs, check, check_json, fixture, innokit};
 use flow::lock::{Sharing, try_lock};
-use jobs::report::watcher::{Found, Watcher};
-use jobs::{Check, CheckOptions, TableOptions};
+use inspect::report::watcher::{Found, Watcher};
+use inspect::{Check, CheckOptions, TableOptions};
 use serde_json::Value;
 
 const SAMPLE: &str = "mysql-9.7/dynamic-16k.ibd";
@@ -90,7 +90,7 @@ fn work_that_is_stopped_at_any_place_says_nothing_of_the_rest() {
     let report = Check::plan(&paths, options).expect("a plan").run(None).expect("a report");
     assert!(report.incomplete && report.findings.iter().all(|finding| finding.reason.as_str() == "checksum_mismatch"));
     let report =
-        jobs::tables(&paths, &TableOptions { watcher: watcher(), ..TableOptions::default() }).expect("a report");
+        inspect::tables(&paths, &TableOptions { watcher: watcher(), ..TableOptions::default() }).expect("a report");
     assert!(report.incomplete && report.findings.is_empty(), "{:#?}", report.findings);
     assert!(report.files.iter().flat_map(|file| &file.indexes).all(|index| !index.complete));
 
@@ -100,7 +100,7 @@ fn work_that_is_stopped_at_any_place_says_nothing_of_the_rest() {
     let tell = move |_: Found<'_>| heard.store(true, Ordering::Relaxed);
     let watcher = Watcher::new(Arc::clone(&stop), Some(Arc::new(tell)));
     let options = TableOptions { watcher, workers: 1, ..TableOptions::default() };
-    let report = jobs::tables(&paths, &options).expect("a report");
+    let report = inspect::tables(&paths, &options).expect("a report");
     assert!(report.incomplete && !report.findings.is_empty());
     assert!(
         report.findings.iter().all(|finding| finding.rule.as_str() == "checksum_mismatch"),

@@ -14,7 +14,7 @@ use crate::common::limited::{PATIENCE, limited};
 use crate::common::{Run, innokit};
 use crate::hostile::{Place, crc32, pipe, state};
 use format::checksum::crc32c;
-use jobs::manifest::Manifest;
+use recovery::manifest::Manifest;
 use serde_json::{Value, json};
 
 /// Signs that steer a terminal or turn the text around on it.

@@ -418,7 +418,7 @@ proptest! {
         let before = contents(dir.path());
         let to = dir.path().join("to");
         for archive in [stream, tar] {
-            let done = jobs::unpack(&[archive], &to);
+            let done = recovery::unpack(&[archive], &to);
             prop_assert!(done.is_ok() || !to.exists(), "{done:?}");
             if done.is_ok() {
                 let made = contents(&to);

@@ -8,9 +8,9 @@ use crate::any_workers::{report_on, told};
 use crate::broken_table::Ibd;
 use crate::common::{Dir, all_datadirs, fixture};
 use flow::ReadAhead;
-use jobs::table::TreeKind;
-use jobs::tree::Rule;
-use jobs::{TableOptions, TableReport};
+use inspect::table::TreeKind;
+use inspect::tree::Rule;
+use inspect::{TableOptions, TableReport};
 
 /// Number of rows in the table.
 const ROWS: u64 = 3200;
@@ -41,7 +41,7 @@ fn check_with(bytes: &[u8], options: TableOptions) -> TableReport {
     let path = dir.file("dyn.ibd", bytes);
     let options = TableOptions { workers: 1, ..options };
     let report = report_on(std::slice::from_ref(&path), &options);
-    let in_key_order = jobs::tables(&[path], &TableOptions { ahead: ReadAhead::None, ..options }).expect("a report");
+    let in_key_order = inspect::tables(&[path], &TableOptions { ahead: ReadAhead::None, ..options }).expect("a report");
     assert_eq!(told(&report), told(&in_key_order));
     report
 }
@@ -53,7 +53,7 @@ thread_local! {
 
 /// Asserts that a finding names the rule, that index and that page.
 fn assert_named(report: &TableReport, name: &str, expected: &Expected) {
-    let is_it = |finding: &&jobs::report::table_finding::TableFinding| {
+    let is_it = |finding: &&inspect::report::table_finding::TableFinding| {
         finding.rule.as_str() == expected.rule
             && finding.index.as_deref() == expected.index
             && (expected.page.is_none() || finding.page == expected.page)

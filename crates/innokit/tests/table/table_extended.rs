@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use crate::broken_table::Ibd;
 use crate::common::{Dir, Run, all_datadirs, innokit};
-use jobs::table::TreeKind;
-use jobs::{TableOptions, TableReport};
+use inspect::table::TreeKind;
+use inspect::{TableOptions, TableReport};
 
 /// One table of a datadir, alone with the files that describe it.
 struct Alone {

@@ -6,7 +6,7 @@ use crate::broken_pages::{Broken, Table};
 use crate::common::Dir;
 use format::page::index::IndexRule;
 use format::{Algorithm, Lsn, seal_page};
-use jobs::TableOptions;
+use inspect::TableOptions;
 
 #[test]
 fn every_rule_of_index_pages_is_named_in_sealed_files() {

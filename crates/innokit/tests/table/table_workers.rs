@@ -7,8 +7,8 @@ use crate::any_workers::report_on;
 use crate::broken_table::Ibd;
 use crate::common::{CRASHED, Dir, Run, SOUND, all_datadirs, fixture, innokit, keys_of, manifest};
 use datadir::keys::KeyFiles;
-use jobs::TableOptions;
-use jobs::tree::walk::Depth;
+use inspect::TableOptions;
+use inspect::tree::walk::Depth;
 
 /// A table whose two indexes have hundreds of leaves each, scattered over the file.
 const SCATTERED: &str = "scattered/scattered-16k.ibd";
@@ -98,7 +98,7 @@ fn workers_who_share_the_smallest_trees_say_what_one_says() {
     for options in each_depth() {
         let report = report_on(&paths, &options);
         let broken = |name: &str| {
-            let is_it = |finding: &&jobs::report::table_finding::TableFinding| {
+            let is_it = |finding: &&inspect::report::table_finding::TableFinding| {
                 finding.path.ends_with(&format!("scattered/{name}.ibd"))
             };
             report.findings.iter().filter(is_it).count()
