@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Command;
 
 use crate::common::{Dir, all_datadirs, innokit};
 use serde_json::Value;
@@ -150,6 +151,11 @@ fn what_is_no_log_is_an_error_and_a_log_without_its_checkpoint_is_damaged() {
     let dir = Dir::new();
     let (_, errors, status) = describe(dir.path(), &[]);
     assert!(status == Some(2) && errors.contains("there is no redo log"), "{errors}");
+    // Nothing ever comes out of this pipe.
+    let pipe = dir.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs").success());
+    let (_, errors, status) = describe(&pipe, &[]);
+    assert!(status == Some(2) && errors.contains("not a regular file"), "{errors}");
     let none = dir.file("ib_logfile0", &[0x55; 20_000]);
     let (_, errors, status) = describe(&none, &[]);
     assert!(status == Some(2) && errors.contains("unknown format"), "{errors}");

@@ -25,6 +25,7 @@ use datadir::files::AskPath;
 use datadir::keys::KeyFiles;
 use datadir::log_name::kept_as_archive;
 use datadir::mysql_log::MySqlLog;
+use datadir::open::open_file;
 use datadir::reading::read_up_to;
 use datadir::redo_log::log_files;
 use datadir::selection::Selection;
@@ -89,7 +90,7 @@ struct Log {
 
 impl Log {
     fn open(path: &Path) -> Result<Self, Error> {
-        let opened = File::open(path).and_then(|file| file.metadata().map(|metadata| (file, metadata.len())));
+        let opened = open_file(path).and_then(|file| file.metadata().map(|metadata| (file, metadata.len())));
         let (file, len) = opened.map_err(|source| failed(path, source))?;
         let mut log = Self { path: path.to_path_buf(), file, len, header: Vec::new() };
         log.header = log.read(0, mariadb::START_OFFSET)?;
