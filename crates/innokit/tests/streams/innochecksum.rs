@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use crate::common::{Dir, repository};
+use crate::common::{Dir, innokit, repository};
 use crate::innochecksum_matrix::{Case, Observed, Tool, cases, observe};
 
 /// Sets of options; `-` at the end means reading standard input.
@@ -264,6 +264,19 @@ fn version_and_help_name_the_program_and_every_option() {
     }
     let nothing = crate::innochecksum_matrix::run(Tool::Ours, Dir::new().path(), &[], &[], None);
     assert_eq!((nothing.status, nothing.text("stdout")), (Some(1), help.text("stdout")));
+}
+
+/// The original waits for ever.
+#[test]
+fn a_pipe_is_refused() {
+    let dir = Dir::new();
+    let pipe = dir.path().join("pipe.ibd");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs").success());
+    for options in [&[][..], &["-w", "crc32"]] {
+        let run = innokit().arg("innochecksum").args(options).arg(&pipe).output().expect("innokit runs");
+        let errors = String::from_utf8_lossy(&run.stderr);
+        assert!(!run.status.success() && errors.contains("not a regular file"), "{errors}");
+    }
 }
 
 #[test]

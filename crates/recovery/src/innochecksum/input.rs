@@ -2,11 +2,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use datadir::open::not_regular;
 use flow::FileHandle;
-use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::fs::{FlockOperation, OFlags, fcntl_lock};
 
 use super::error::FileError;
 use super::writer::{PageWriter, finish_interrupted};
@@ -145,10 +146,16 @@ impl FileInput {
 
 fn locked(name: &Path, write: bool) -> Result<File, FileError> {
     let path = || name.to_owned();
-    let file = OpenOptions::new().read(true).write(write).open(name).map_err(|error| match error.kind() {
+    // Opening a pipe waits for whoever writes to it, which may be for ever.
+    let never_wait = OFlags::NONBLOCK.bits().cast_signed();
+    let opened = OpenOptions::new().read(true).write(write).custom_flags(never_wait).open(name);
+    let file = opened.map_err(|error| match error.kind() {
         ErrorKind::NotFound => FileError::Missing(path()),
         _ => FileError::Open { path: path(), error },
     })?;
+    if file.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo()) {
+        return Err(FileError::Open { path: path(), error: not_regular() });
+    }
     let operation =
         if write { FlockOperation::NonBlockingLockExclusive } else { FlockOperation::NonBlockingLockShared };
     match fcntl_lock(&file, operation) {
