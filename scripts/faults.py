@@ -558,8 +558,10 @@ def faults_of(case, reference):
             return IMPOSSIBLE, ran
         if "panicked" in said:
             return f"status {ran.status}", ran
-        # The system kills what takes more memory than it may (9), and Rust ends a program that gets none (6).
+        # The system kills what takes more memory than it may (9), and Rust ends a program that gets none (6). Without address space a stack
+        # cannot grow (11), nor can the program be loaded.
         is_killed = around and around.may_be_killed and ran.status in (-9, -6, 127)
+        is_killed = is_killed or around and around.name.startswith("address space") and ran.status == -11
         if around and ran.status == 127:
             return None, ran
         if ran.status not in (0, 1, 2) and not is_killed:
