@@ -21,7 +21,7 @@ pub struct KnownServer {
     pub jobs: &'static str,
 }
 
-/// Every known server, newest last. README.md and the guides quote it.
+/// Every known server, newest last. docs/servers.md quotes it.
 pub const KNOWN_SERVERS: [KnownServer; 5] = [
     KnownServer {
         kind: ServerKind::MariaDb,

@@ -8,14 +8,14 @@ use datadir::known_servers::KNOWN_SERVERS;
 use crate::common::{Dir, all_datadirs, check, copy, innokit, reasons, repository};
 
 #[test]
-fn the_page_of_formats_has_the_program_s_table() {
-    let text = fs::read_to_string(repository().join("docs/formats.md")).expect("readable");
+fn the_page_of_servers_has_the_program_s_table() {
+    let text = fs::read_to_string(repository().join("docs/servers.md")).expect("readable");
     let rows = KNOWN_SERVERS.map(|known| {
         let ((major, minor), (to, last)) = known.releases;
         let (kind, tested, jobs) = (known.kind.name(), known.tested, known.jobs);
         format!("| {kind} {major}.{minor} to {to}.{last} | {tested} | {jobs} |\n")
     });
-    assert!(text.contains(&rows.concat()), "docs/formats.md should have\n{}", rows.concat());
+    assert!(text.contains(&rows.concat()), "docs/servers.md should have\n{}", rows.concat());
 }
 
 #[test]
