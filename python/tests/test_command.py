@@ -97,10 +97,10 @@ def test_it_prints_what_the_program_prints(folder, arguments, status, words):
     assert captured([SCRIPT], arguments) == expected
 
 
-def test_what_the_package_leaves_out_is_named(tmp_path):
+def test_it_asks_for_servers_as_the_program_does(tmp_path):
     backup = ["backup", "--socket", tmp_path / "none", "--to", tmp_path / "to", tmp_path]
     status, printed, errors = captured(MODULE, backup)
-    assert status == 2 and b"build with --features sql" in printed + errors, (printed, errors)
+    assert status == 2 and b"no server answers at" in printed + errors, (printed, errors)
 
 
 @needs_program
