@@ -6,15 +6,12 @@ use std::sync::Arc;
 use format::keyring::KeyStore;
 use logs::binlog::{Corruption, Error, Event, Summary, Tail, Verdict, Verifier, Why};
 
-use super::examined::{Examined, Log, StreamOutcome};
-use super::file_state::FileState;
+use super::examined::{Log, StreamOutcome};
 use super::words::about;
 use crate::report::document::{Counts, Finding, Unit};
 use datadir::content::Content;
 use datadir::file_kind::FileKind;
-use datadir::inventory::Candidate;
 use datadir::keys::NO_KEY;
-use datadir::name::NameHint;
 use datadir::severity::Severity;
 
 /// A log being read.
@@ -127,18 +124,7 @@ impl BinlogCheck {
             algorithm: (counts.ok > 0).then_some("crc32"),
             end: None,
         };
-        let candidate = Candidate {
-            home: None,
-            path: self.path,
-            len: self.bytes,
-            hint: NameHint::Unknown,
-            named: false,
-            content: Content::Binlog,
-        };
-        let state = FileState::new(candidate, None);
-        state.with_tally(|tally| tally.counts = counts);
-        self.outcome.rows.push(Examined { log: Some(log), ..Examined::pages(state) });
-        self.outcome
+        self.outcome.with_log(self.path, Content::Binlog, counts, log)
     }
 
     /// Why encrypted events were not opened: the reason code and the message.

@@ -13,10 +13,12 @@ use super::file_state::{FileState, Known};
 use super::findings::Findings;
 use super::options::CheckOptions;
 use super::words::about;
-use crate::report::document::{Finding, Unit};
+use crate::report::document::{Counts, Finding, Unit};
+use datadir::content::Content;
 use datadir::file_kind::FileKind;
 use datadir::finding_code::FindingCode;
-use datadir::inventory::Passed;
+use datadir::inventory::{Candidate, Passed};
+use datadir::name::NameHint;
 use datadir::severity::Severity;
 
 /// Shared by all streams of a run.
@@ -54,6 +56,16 @@ pub(super) struct StreamOutcome {
 impl StreamOutcome {
     pub fn new(findings_max: usize) -> Self {
         Self { rows: Vec::new(), findings: Findings::new(findings_max), skipped: Vec::new(), failed: Vec::new() }
+    }
+
+    /// Adds the row of a log that was read as a stream.
+    pub fn with_log(mut self, path: PathBuf, content: Content, counts: Counts, log: Log) -> Self {
+        let candidate =
+            Candidate { path, home: None, len: counts.bytes, hint: NameHint::Unknown, named: false, content };
+        let state = FileState::new(candidate, None);
+        state.with_tally(|tally| tally.counts = counts);
+        self.rows.push(Examined { log: Some(log), ..Examined::pages(state) });
+        self
     }
 }
 

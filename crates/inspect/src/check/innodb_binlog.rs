@@ -4,14 +4,11 @@ use std::path::{Path, PathBuf};
 
 use logs::ibb::{Corruption, Error, Page, Summary, Verdict, Verifier, file_number};
 
-use super::examined::{Examined, Log, StreamOutcome};
-use super::file_state::FileState;
+use super::examined::{Log, StreamOutcome};
 use super::words::about;
 use crate::report::document::{Counts, Finding, Unit};
 use datadir::content::Content;
 use datadir::file_kind::FileKind;
-use datadir::inventory::Candidate;
-use datadir::name::NameHint;
 use datadir::severity::Severity;
 
 /// A file being read.
@@ -93,18 +90,7 @@ impl InnodbBinlogCheck {
             algorithm: (counts.ok > 0).then_some("crc32c"),
             end: None,
         };
-        let candidate = Candidate {
-            home: None,
-            path: self.path,
-            len: self.bytes,
-            hint: NameHint::Unknown,
-            named: false,
-            content: Content::InnodbBinlog,
-        };
-        let state = FileState::new(candidate, None);
-        state.with_tally(|tally| tally.counts = counts);
-        self.outcome.rows.push(Examined { log: Some(log), ..Examined::pages(state) });
-        self.outcome
+        self.outcome.with_log(self.path, Content::InnodbBinlog, counts, log)
     }
 
     /// Findings that need the whole file.
