@@ -115,17 +115,22 @@ impl Writer {
         }
         let (mut rest, mut flag) = (bytes.as_slice(), 0);
         while !rest.is_empty() {
-            let len = rest.len().min(ROOM - 3);
-            let last = if len == rest.len() { 0x40 } else { 0 };
-            self.put(&[GTID_STATE | flag | last, len as u8, (len >> 8) as u8]);
-            self.put(&rest[..len]);
-            rest = &rest[len..];
+            rest = self.chunk(GTID_STATE | flag, rest);
             flag = 0x80;
-            if self.offset == ROOM {
-                self.page += 1;
-                self.offset = 0;
-            }
         }
+    }
+
+    /// As much of `rest` as the page has room for; what is left.
+    fn chunk<'r>(&mut self, tag: u8, rest: &'r [u8]) -> &'r [u8] {
+        let (now, left) = rest.split_at(rest.len().min(ROOM - self.offset - 3));
+        let last = if left.is_empty() { 0x40 } else { 0 };
+        self.put(&[tag | last, now.len() as u8, (now.len() >> 8) as u8]);
+        self.put(now);
+        if self.offset == ROOM {
+            self.page += 1;
+            self.offset = 0;
+        }
+        left
     }
 
     /// `fsp_binlog_write_rec`; the place at which the record begins. Without content it only begins the next file, as `FLUSH` does.
@@ -155,17 +160,9 @@ impl Writer {
                 break;
             }
             start.get_or_insert((self.files.len() as u64 - 1, (self.page * PAGE_SIZE + self.offset) as u64));
-            let len = rest.len().min(room - 3);
-            let last = if len == rest.len() { 0x40 } else { 0 };
-            self.put(&[kind | flag | last, len as u8, (len >> 8) as u8]);
-            self.put(&rest[..len]);
-            rest = &rest[len..];
+            rest = self.chunk(kind | flag, rest);
             flag = 0x80;
-            if self.offset == ROOM {
-                self.page += 1;
-                self.offset = 0;
-            }
-            if last != 0 {
+            if rest.is_empty() {
                 break;
             }
         }
