@@ -2,7 +2,7 @@
 # Stands in for rustc where `.ci/run` compiles our crates (RUSTC_WORKSPACE_WRAPPER=scripts/clippy.sh): clippy's driver compiles as rustc does,
 # and its lints are errors. `cargo clippy` compiles nothing, so that everything would be gone through twice.
 #
-# CLIPPY_ARGS are its options, in its own spelling. They must be those of cargo's environment: whoever changes them has everything compiled again.
+# CLIPPY_ARGS are its options, in its own spelling. They must be those of cargo's environment: with others, everything is compiled again.
 #
 # The command line's library is looked through a second time, without its features: with `cargo clippy --no-default-features` (`make lint`) that
 # takes a hundred crates again.

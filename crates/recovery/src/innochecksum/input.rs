@@ -146,7 +146,7 @@ impl FileInput {
 
 fn locked(name: &Path, write: bool) -> Result<File, FileError> {
     let path = || name.to_owned();
-    // Opening a pipe waits for whoever writes to it, which may be for ever.
+    // Opening a pipe waits until another process opens it to write, which may never happen.
     let never_wait = OFlags::NONBLOCK.bits().cast_signed();
     let opened = OpenOptions::new().read(true).write(write).custom_flags(never_wait).open(name);
     let file = opened.map_err(|error| match error.kind() {
