@@ -5,17 +5,17 @@ CARGO ?= cargo
 DATADIRS ?= target/datadirs
 # Tests of each of the two programs that run beside each other. Those that run servers wait for them, so there are more than processors.
 THREADS ?= 3
-# One set of features for everything that is tested: with another, every crate that depends on one of them is built again.
-FEATURES = innokit/parquet,innokit/sql,innokit/cloud
+# One set of features for everything that is tested.
+FEATURES = $(shell scripts/build.sh --features)
 
 demo: ## build innokit and let it find a planted damage in real tablespaces of both servers
 	$(CARGO) run --quiet --profile demo -p innokit -- demo
 
 test: servers readers cloud strace ## every test of the Rust crates; those that read what real servers wrote run here only (`cargo test` runs the others)
-	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) RUST_TEST_THREADS=$(THREADS) scripts/test.sh $(FEATURES)
+	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) RUST_TEST_THREADS=$(THREADS) scripts/test.sh
 
 quick: ## the tests of what differs from main, without servers; says what it leaves out
-	FEATURES=$(FEATURES) scripts/quick.sh
+	scripts/quick.sh
 
 test-ecosystem: servers cloud datadirs ## the Python package with pyarrow, Polars, DuckDB, pandas, Spark, Ray and Daft
 	INNOKIT_DATADIRS=$(abspath $(DATADIRS)) scripts/test-ecosystem.sh
@@ -57,7 +57,7 @@ fuzz: ## every fuzz target for some seconds, from the inputs that are kept in fu
 lint: ## formatting, lints, documentation
 	$(CARGO) fmt --all --check
 ifdef ONE_BUILD # .ci/run: clippy compiles what is tested, and the documentation is written when its examples are run
-	$(CARGO) build --workspace --all-targets --features $(FEATURES)
+	CARGO=$(CARGO) scripts/build.sh
 else
 	$(CARGO) clippy --workspace --all-targets --features $(FEATURES) -- -D warnings
 	$(CARGO) clippy -p innokit --no-default-features -- -D warnings

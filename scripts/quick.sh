@@ -42,7 +42,7 @@ for file in "${files[@]}"; do
 done
 [ "${#packages[@]}${#programs[@]}" != 00 ] || { echo "quick: nothing that tests of the Rust crates cover differs from $base"; exit 0; }
 
-features=(--features "${FEATURES:-innokit/parquet,innokit/sql,innokit/cloud}")
+features=(--features "$(scripts/build.sh --features)")
 unset INNOKIT_DATADIRS
 started="$(date +%s)"
 ran=()

@@ -65,8 +65,7 @@ done
 export INNOKIT_REPOSITORY="$PWD"
 if [ -n "${INNOKIT_DATADIRS:-}" ]; then
     say "building the program"
-    # As `make test` does, so that nothing is compiled twice.
-    "${CARGO:-cargo}" build --quiet --workspace --all-targets --features innokit/parquet,innokit/sql,innokit/cloud
+    scripts/build.sh --quiet
     export INNOKIT_PROGRAM="$CARGO_TARGET_DIR/debug/innokit" # python -m innokit is compared with it
 fi
 readonly asked=("$@")

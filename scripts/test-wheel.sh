@@ -36,10 +36,10 @@ build() {
 # one of the tests' build.
 build_with_tests() {
     mkdir -p "$work/one/target/wheels"
-    cat >"$work/cargo" <<'END'
+    cat >"$work/cargo" <<END
 #!/usr/bin/env bash
-[ "$1" = rustc ] || exec cargo "$@"
-exec cargo build --workspace --all-targets --features innokit/parquet,innokit/sql,innokit/cloud --message-format json-render-diagnostics
+[ "\$1" = rustc ] || exec cargo "\$@"
+CARGO=cargo exec "$PWD/scripts/build.sh" --message-format json-render-diagnostics
 END
     chmod +x "$work/cargo"
     CARGO="$work/cargo" "$home/build/bin/maturin" build --quiet --manifest-path python/Cargo.toml --profile dev --locked --compatibility linux \

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every test of the Rust crates, then prints the slowest programs and tests and where the time went: test.sh FEATURES
+# Runs every test of the Rust crates, then prints the slowest programs and tests and where the time went.
 # `make test` has fetched the servers and set INNOKIT_DATADIRS, the folder of the datadirs, which are made here while the compiler works.
 #
 # Two programs run beside each other: tests wait for servers a third of the time, and a program's last test leaves a processor idle.
@@ -7,7 +7,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly features="$1"
+features="$(scripts/build.sh --features)"
+readonly features
 INNOKIT_TIMES="$(mktemp -d)"
 export INNOKIT_TIMES
 clean_up() {
@@ -91,7 +92,7 @@ started="$(date +%s)"
 scripts/make-datadirs.sh --with encrypted,compressed "$INNOKIT_DATADIRS" >"$INNOKIT_TIMES/datadirs" 2>&1 &
 readonly making=$!
 trap 'kill "$making" 2>/dev/null || :; clean_up' EXIT
-"${CARGO:-cargo}" build --workspace --all-targets --features "$features"
+scripts/build.sh
 "${CARGO:-cargo}" test --workspace --features "$features" --no-run --message-format=json 2>/dev/null | programs >"$INNOKIT_TIMES/list"
 [ -s "$INNOKIT_TIMES/list" ] || { echo "test.sh: cargo names no test program" >&2; exit 2; }
 wait "$making" || { cat "$INNOKIT_TIMES/datadirs" >&2; exit 2; }
