@@ -5,7 +5,7 @@ use std::sync::Arc;
 use format::bytes::be;
 use format::fil::{self, PageType};
 use format::page::zip::Unpacker;
-use format::{Lsn, Scheme, Verdict};
+use format::{Lsn, Scheme, Verdict, Why};
 
 use super::Tablespace;
 use super::space::OpenFile;
@@ -48,6 +48,17 @@ impl Opener {
     /// Accounts for pages opened elsewhere: `newest` is the highest LSN of the sound ones.
     pub fn saw(&mut self, newest: Lsn) {
         self.newest = self.newest.max(newest);
+    }
+
+    /// Whether the tablespace's key opens the page; `None` if it is not encrypted, or damaged.
+    pub fn unlocks(&mut self, stored: &[u8], page_no: u32, space: &Tablespace) -> Option<bool> {
+        match self.pages.verdict(stored, space.at(page_no)) {
+            Verdict::Unverifiable(Why::WrongKey) => Some(false),
+            Verdict::Ok(_) => {
+                self.pages.open(stored, space.at(page_no)).ok().and_then(|page| page.decrypted.then_some(true))
+            }
+            _ => None,
+        }
     }
 
     /// Opens page `page_no` from its stored bytes. Index pages with ROW_FORMAT=COMPRESSED are unpacked.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use flow::{BLOCK_ALIGN, Counters, FileId, FileSet, Gather, GatherPlan, PageCache, ReadAhead, ReadOptions, Want};
 use format::keyring::KeyStore;
 use format::page::sdi::SDI_FLAG;
-use format::{PageId, PageNo, SpaceFormat, SpaceHeader, Verdict};
+use format::{PageId, PageNo, SpaceFormat, SpaceHeader, Verdict, Why};
 
 use crate::fault;
 use crate::files::{self, File};
@@ -162,7 +162,30 @@ impl Tablespace {
             let file = SpaceFile::of(path.clone(), *file, space.pages(), pages);
             space.files.push(file);
         }
+        if space.has_wrong_key(opener) {
+            return Err(format!("is {}", Why::WrongKey));
+        }
         Ok(space)
+    }
+
+    /// Whether none of its first pages opens with MariaDB's key, and some say why not: then no page means anything. One page that does not open
+    /// beside others that do is damaged. MySQL's keys prove themselves on page 0.
+    fn has_wrong_key(&self, opener: &mut Opener) -> bool {
+        const TRIED: u32 = 16;
+        if !matches!(self.key, SpaceKey::MariaDb(_)) {
+            return false;
+        }
+        let mut is_wrong = false;
+        // From the page of segment inodes on: that one is read next anyway.
+        for page_no in 2..self.pages().min(2 + TRIED) {
+            let tried = self.stored_with(page_no, opener, |stored, opener| Ok(opener.unlocks(stored, page_no, self)));
+            match tried {
+                Ok(Some(true)) => return false,
+                Ok(Some(false)) => is_wrong = true,
+                Ok(None) | Err(_) => {}
+            }
+        }
+        is_wrong
     }
 
     /// Whether it has dictionary information of its own (SDI).

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::common::{Dir, all_datadirs, check, check_json, innokit, keys_of, reasons, repository, total};
+use crate::common::{Dir, Run, all_datadirs, check, check_json, innokit, keys_of, reasons, repository, total};
 use crate::kinds_layouts::{
     ANY, FLIP, FULL_BOTH, FULL_ENCRYPTED, INDEX, Kind, MARIADB, MARIADB_BOTH, MARIADB_ENCRYPTED, MYSQL, Said, page_type,
 };
@@ -80,6 +80,16 @@ fn a_wrong_key_is_an_error_that_says_so_and_never_damage() {
         assert!(words.len() > 20, "{name}: {} findings of a wrong key", words.len());
         let say_so = |words: &&str| words.contains("does not open it") || words.contains("is not the one");
         assert!(words.iter().all(say_so), "{name}: {words:?}");
+        let table = all_datadirs().join(name).join("shop/n.ibd").display().to_string();
+        for job in [["table", "check"], ["table", "count"], ["table", "export"]] {
+            let run = Run::of(&innokit().args(job).args(&options).arg(&table).output().expect("innokit runs"));
+            assert_eq!(run.status, 2, "{name}: {job:?}: {} {}", run.text, run.errors);
+            let said = format!("{}{}", run.text, run.errors);
+            assert!(
+                !said.contains("damage") && (said.contains("does not open it") || said.contains("is not the one")),
+                "{said}"
+            );
+        }
     }
 }
 
