@@ -215,14 +215,21 @@ impl ColumnBuilder {
             (Values::Int16(list), Value::Int(number)) => list.push(number as i16),
             (Values::Int32(list), Value::Int(number)) => list.push(number as i32),
             (Values::Int64(list), Value::Int(number)) => list.push(number),
+            // Of wider types than the server's: see `Types::Lakehouse`.
+            (Values::Int16(list), Value::UInt(number)) => list.push(number as i16),
+            (Values::Int32(list), Value::UInt(number)) => list.push(number as i32),
+            (Values::Int64(list), Value::UInt(number)) => list.push(number as i64),
+            (Values::Int32(list), Value::Year(year)) => list.push(i32::from(year)),
+            (Values::Int64(list), Value::Bit(bits)) => list.push(number_of(bits) as i64),
+            (Values::Decimal(list), Value::Bit(bits)) => list.push(i128::from(number_of(bits))),
+            (Values::Decimal(list), Value::UInt(number)) => list.push(i128::from(number)),
+            (Values::Int64(list), Value::Time(time)) => list.push(time.as_micros()),
             (Values::UInt8(list), Value::UInt(number)) => list.push(number as u8),
             (Values::UInt16(list), Value::UInt(number)) => list.push(number as u16),
             (Values::UInt32(list), Value::UInt(number)) => list.push(number as u32),
             (Values::UInt64(list), Value::UInt(number)) => list.push(number),
             (Values::UInt16(list), Value::Year(year)) => list.push(year),
-            (Values::UInt64(list), Value::Bit(bits)) => {
-                list.push(bits.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)));
-            }
+            (Values::UInt64(list), Value::Bit(bits)) => list.push(number_of(bits)),
             (Values::Float(list), Value::Float(number)) => list.push(number),
             (Values::Double(list), Value::Double(number)) => list.push(number),
             (Values::Enum(list, _), Value::Enum(number)) => list.push(number),
@@ -359,6 +366,11 @@ fn primitive<T: ArrowPrimitiveType>(
     nulls: Option<NullBuffer>,
 ) -> Result<ArrayRef, ArrowError> {
     Ok(Arc::new(PrimitiveArray::<T>::try_new(taken(list), nulls)?))
+}
+
+/// A BIT's number: at most eight bytes, the highest first.
+fn number_of(bits: &[u8]) -> u64 {
+    bits.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 /// Ends a text whose bytes are already appended.

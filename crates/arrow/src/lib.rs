@@ -20,7 +20,7 @@ pub mod stream;
 mod types;
 
 pub use batch::BatchBuilder;
-pub use types::{ArrowOptions, Enums, Jsons, Strings, WideDecimals, schema};
+pub use types::{ArrowOptions, Enums, Jsons, Strings, Types, WideDecimals, schema};
 
 /// An error of Arrow or Parquet, in the form that jobs pass on.
 fn io_error(error: impl std::error::Error + Send + Sync + 'static) -> std::io::Error {

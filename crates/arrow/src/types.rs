@@ -62,9 +62,24 @@ pub enum Jsons {
     Text,
 }
 
+/// Whose types numbers, times and UUIDs have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Types {
+    /// The server's, as exactly as Arrow has them.
+    #[default]
+    Exact,
+    /// Those that Iceberg and Delta Lake have too: no unsigned numbers, no durations, no dictionaries. No value is changed, and no digit lost.
+    Lakehouse,
+}
+
+/// Digits of a BIGINT UNSIGNED.
+const UINT64_DIGITS: u8 = 20;
+
 /// Options for what readers do not agree on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ArrowOptions {
+    /// The types of numbers, times and UUIDs.
+    pub types: Types,
     /// The type of a DECIMAL of more than 38 digits.
     pub wide_decimals: WideDecimals,
     /// The types of text and bytes.
@@ -76,6 +91,18 @@ pub struct ArrowOptions {
 }
 
 impl ArrowOptions {
+    /// For tables of Iceberg and Delta Lake.
+    #[must_use]
+    pub const fn lakehouse() -> Self {
+        Self {
+            types: Types::Lakehouse,
+            wide_decimals: WideDecimals::Text,
+            strings: Strings::Offsets,
+            enums: Enums::Text,
+            json: Jsons::Text,
+        }
+    }
+
     const fn text(self) -> DataType {
         match self.strings {
             Strings::Offsets => DataType::Utf8,
@@ -115,7 +142,7 @@ fn field(table: &TableDef, column: &RowColumn, options: ArrowOptions) -> Field {
     let mut field = Field::new(&column.name, data_type, column.nullable || can_be_zero);
     let Some(def) = table.columns.get(column.column) else { return field };
     field.metadata_mut().insert(TYPE_KEY.to_owned(), type_name(table.family, def));
-    let is_uuid = matches!(column.value.kind, ValueKind::Uuid | ValueKind::OldUuid);
+    let is_uuid = field.data_type() == &DataType::FixedSizeBinary(16);
     let is_json = matches!(column.value.kind, ValueKind::Json) || def.is_json_text();
     let is_json = is_json && options.json == Jsons::Extension;
     // Neither can fail: the types are those that the extensions require.
@@ -129,6 +156,24 @@ fn field(table: &TableDef, column: &RowColumn, options: ArrowOptions) -> Field {
 }
 
 fn data_type(kind: &ValueKind, options: ArrowOptions) -> DataType {
+    let exact = exact_type(kind, options);
+    match (options.types, exact) {
+        (Types::Exact, exact) => exact,
+        (_, DataType::UInt8) => DataType::Int16,
+        (_, DataType::UInt16) => DataType::Int32,
+        (_, DataType::UInt32) => DataType::Int64,
+        (_, DataType::UInt64) => match kind {
+            ValueKind::Bit(bits) if *bits < 64 => DataType::Int64,
+            _ => DataType::Decimal128(UINT64_DIGITS, 0),
+        },
+        // A TIME goes to 838 hours in both directions: neither format's time of day has room for it.
+        (_, DataType::Duration(_)) => DataType::Int64,
+        (_, DataType::FixedSizeBinary(_)) => options.text(),
+        (_, exact) => exact,
+    }
+}
+
+fn exact_type(kind: &ValueKind, options: ArrowOptions) -> DataType {
     match kind {
         ValueKind::Int { bytes: 1, unsigned: false } => DataType::Int8,
         ValueKind::Int { bytes: 2, unsigned: false } => DataType::Int16,

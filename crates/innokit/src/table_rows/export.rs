@@ -67,6 +67,16 @@ pub enum WideDecimals {
     Decimal256,
 }
 
+/// `--types`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Types {
+    /// The server's, as exactly as Arrow has them.
+    Exact,
+    /// Those that Iceberg and Delta Lake have too: the next larger signed type for UNSIGNED, int64 microseconds for TIME, text for ENUM,
+    /// JSON and UUID.
+    Lakehouse,
+}
+
 /// `--geometry`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum GeometryForm {
@@ -171,6 +181,10 @@ pub struct ExportArgs {
     #[arg(long, help_heading = "CSV and TSV")]
     pub header: bool,
 
+    /// Whose types columns have.
+    #[arg(long, value_enum, default_value_t = Types::Exact, value_name = "TYPES", help_heading = "Parquet and Arrow")]
+    pub types: Types,
+
     /// How to write a DECIMAL of more than 38 digits.
     #[arg(long, value_enum, default_value_t = WideDecimals::Text, value_name = "TYPE", help_heading = "Parquet and Arrow")]
     pub wide_decimals: WideDecimals,
@@ -246,7 +260,10 @@ fn arrow_files(
             WideDecimals::Text => arrow::WideDecimals::Text,
             WideDecimals::Decimal256 => arrow::WideDecimals::Decimal256,
         },
-        ..arrow::ArrowOptions::default()
+        ..match args.types {
+            Types::Exact => arrow::ArrowOptions::default(),
+            Types::Lakehouse => arrow::ArrowOptions::lakehouse(),
+        }
     };
     if args.format == Format::Arrow {
         return export_as(args, options, &arrow::ipc::ArrowFile::new(choices), target, bar);
