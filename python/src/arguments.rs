@@ -1,9 +1,11 @@
 //! Arguments of several functions.
 
+use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::path::PathBuf;
 
 use datadir::keys::KeyFiles;
+use datadir::remote::StorageOptions;
 use inspect::rows::key_range::KeyBounds;
 use inspect::rows::reader::OnDamage;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -47,6 +49,29 @@ pub fn keys(keyring: Option<Paths>, key_file: Option<KeyFile>) -> KeyFiles {
     }
 }
 
+/// A value of `storage_options`.
+#[derive(FromPyObject)]
+pub enum StorageValue {
+    /// A switch, as text `true` or `false`.
+    Switch(bool),
+    /// A number.
+    Number(i64),
+    /// Text.
+    Text(String),
+}
+
+/// `storage_options`.
+pub type Storage = BTreeMap<String, StorageValue>;
+
+pub fn storage(options: Option<Storage>) -> StorageOptions {
+    let text = |value| match value {
+        StorageValue::Switch(is_on) => is_on.to_string(),
+        StorageValue::Number(number) => number.to_string(),
+        StorageValue::Text(text) => text,
+    };
+    options.unwrap_or_default().into_iter().map(|(name, value)| (name, text(value))).collect()
+}
+
 /// Threads; all cores if `None`.
 pub fn workers(threads: Option<usize>) -> PyResult<usize> {
     match threads {
@@ -62,6 +87,11 @@ pub fn on_damage(text: &str) -> PyResult<OnDamage> {
         "skip" => Ok(OnDamage::Skip),
         _ => Err(PyValueError::new_err(format!("on_damage must be \"raise\" or \"skip\", not {text:?}"))),
     }
+}
+
+/// Says that there are no such types.
+pub fn no_types(text: &str) -> PyErr {
+    PyValueError::new_err(format!("types must be \"exact\" or \"lakehouse\", not {text:?}"))
 }
 
 /// A range of keys: `(5, 90)`, `(None, 90)`; of keys of several columns `((5, "a"), (5, "z"))`.

@@ -7,7 +7,7 @@ use arrow_array::{ArrayRef, RecordBatch, RecordBatchIterator, StringArray, UInt3
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use datadir::keys::KeyFiles;
 use datadir::redo_log::Pending;
-use datadir::remote;
+use datadir::remote::{self, StorageOptions};
 use datadir::severity::Severity;
 use inspect::report::document::Finding;
 use inspect::report::table_finding::TableFinding;
@@ -17,7 +17,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::arguments::{self, KeyFile, Paths};
+use crate::arguments::{self, KeyFile, Paths, Storage};
 use crate::failure::Failure;
 use crate::schema::Schema as PySchema;
 use crate::wait::interruptible;
@@ -174,8 +174,9 @@ impl Report {
 /// part: ``(3, 7)`` reads the third of seven parts of the pages, the same each time. Each page is in one of them, and so are the findings
 ///     about it; the first also compares the dictionary with the files. Only for ``"pages"``.
 /// threads: all cores if None.
+/// storage_options: as for ``innokit.open``.
 #[pyfunction]
-#[pyo3(signature = (paths, *, level="pages", part=None, threads=None, keyring=None, key_file=None, max_findings=1000))]
+#[pyo3(signature = (paths, *, level="pages", part=None, threads=None, keyring=None, key_file=None, max_findings=1000, storage_options=None))]
 #[expect(clippy::too_many_arguments, reason = "each is a keyword in Python")]
 pub fn check(
     py: Python<'_>,
@@ -186,8 +187,10 @@ pub fn check(
     keyring: Option<Paths>,
     key_file: Option<KeyFile>,
     max_findings: usize,
+    storage_options: Option<Storage>,
 ) -> PyResult<Report> {
-    let (paths, workers) = (storage::entered(paths.into_list())?, arguments::workers(threads)?);
+    let options = arguments::storage(storage_options);
+    let (paths, workers) = (storage::entered(paths.into_list(), &options)?, arguments::workers(threads)?);
     let keys = arguments::keys(keyring, key_file);
     let stop = Arc::new(AtomicBool::new(false));
     let watcher = Watcher::new(Arc::clone(&stop), None);
@@ -196,7 +199,7 @@ pub fn check(
         Portion::new(number, of).ok_or_else(none)
     });
     let portion = portion.transpose()?;
-    let limits = Limits { workers, keys, watcher, portion, findings_max: max_findings };
+    let limits = Limits { workers, keys, watcher, portion, findings_max: max_findings, storage: options };
     match level {
         "pages" => interruptible(py, &stop, move || pages(&paths, limits)),
         "trees" if portion.is_some() => {
@@ -213,11 +216,12 @@ struct Limits {
     watcher: Watcher,
     portion: Option<Portion>,
     findings_max: usize,
+    storage: StorageOptions,
 }
 
 fn pages(paths: &[std::path::PathBuf], limits: Limits) -> Result<Report, Failure> {
-    let Limits { workers, keys, watcher, portion, findings_max } = limits;
-    let _visit = remote::visit(paths);
+    let Limits { workers, keys, watcher, portion, findings_max, storage } = limits;
+    let _visit = remote::visit(paths, &storage);
     let options = CheckOptions { workers, keys, watcher, portion, findings_max, ..CheckOptions::default() };
     let report = Check::plan(paths, options)?.run(None)?;
     let document = serde_json::to_string(&report).map_err(text)?;
@@ -234,8 +238,8 @@ fn pages(paths: &[std::path::PathBuf], limits: Limits) -> Result<Report, Failure
 }
 
 fn trees(paths: &[std::path::PathBuf], limits: Limits) -> Result<Report, Failure> {
-    let Limits { workers, keys, watcher, findings_max, .. } = limits;
-    let _visit = remote::visit(paths);
+    let Limits { workers, keys, watcher, findings_max, storage, .. } = limits;
+    let _visit = remote::visit(paths, &storage);
     let options = TableOptions { workers, keys, watcher, findings_max, ..TableOptions::default() };
     let report = tables_watched(paths, &options, None)?;
     let document = serde_json::to_string(&report).map_err(text)?;

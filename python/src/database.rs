@@ -6,7 +6,8 @@ use std::sync::Arc;
 use arrow::ArrowOptions;
 use arrow::parquet::Parquet;
 use datadir::keys::KeyFiles;
-use datadir::remote;
+use datadir::remote::{self, StorageOptions};
+use datadir::selection::Selection;
 use flow::Counters;
 use format::schema::FieldSource;
 use inspect::rows::checksum::{ChecksumOptions, checksum_of};
@@ -20,7 +21,7 @@ use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::arguments::{self, KeyFile, KeyRange, Paths};
+use crate::arguments::{self, KeyFile, KeyRange, Paths, Storage};
 use crate::failure::Failure;
 use crate::notebook::html;
 use crate::scan::{Choices, Scan};
@@ -34,14 +35,18 @@ use crate::wait::interruptible;
 pub struct Opened {
     pub tables: Tables,
     pub keys: KeyFiles,
+    /// How to reach the buckets of its paths.
+    pub storage: StorageOptions,
+    /// What was opened. Empty for a split.
+    paths: Vec<PathBuf>,
     /// Of each table.
     seen: Vec<Seen>,
 }
 
 impl Opened {
-    pub fn new(tables: Tables, keys: KeyFiles) -> Self {
+    pub fn new(tables: Tables, keys: KeyFiles, storage: StorageOptions, paths: Vec<PathBuf>) -> Self {
         let seen = tables.tables.iter().map(|table| Seen::of(&tables, table)).collect();
-        Self { tables, keys, seen }
+        Self { tables, keys, storage, paths, seen }
     }
 }
 
@@ -77,6 +82,20 @@ impl Source {
         let missed = table.tables.missed(table.table);
         missed.map_or(Ok(()), |missed| Err(Failure::Storage(missed)))?;
         outcome
+    }
+
+    /// The same table, read by a secondary index: its columns and those of the primary key, in its order.
+    pub fn by_index(&self, py: Python<'_>, index: &str) -> PyResult<Self> {
+        let (opened, table, index) = (Arc::clone(&self.opened), self.name().to_owned(), index.to_owned());
+        self.unchanged()?;
+        let Opened { keys, storage, paths, .. } = &*opened;
+        let (keys, storage, paths) = (keys.clone(), storage.clone(), paths.clone());
+        let (named, of) = (index.clone(), table.clone());
+        let opened = interruptible(py, &Arc::default(), move || open_files(paths, keys, storage, Some((&of, &named))))?;
+        let has_it = |found: &TableSource| found.name == table && !found.trees.is_empty();
+        let at = opened.tables.tables.iter().position(has_it);
+        let none = || PyValueError::new_err(format!("{table} has no index {index}"));
+        Ok(Self { opened: Arc::new(opened), at: at.ok_or_else(none)?, split: None })
     }
 
     pub fn name(&self) -> &str {
@@ -135,16 +154,29 @@ fn scan_options(threads: Option<usize>) -> PyResult<ScanOptions> {
 
 /// Opens files. See `__init__.py`.
 #[pyfunction]
-#[pyo3(signature = (path, *, keyring=None, key_file=None))]
-pub fn open(py: Python<'_>, path: Paths, keyring: Option<Paths>, key_file: Option<KeyFile>) -> PyResult<Database> {
-    let (paths, keys) = (storage::entered(path.into_list())?, arguments::keys(keyring, key_file));
-    let opened = interruptible(py, &Arc::default(), move || open_files(&paths, keys))?;
+#[pyo3(signature = (path, *, keyring=None, key_file=None, storage_options=None))]
+pub fn open(
+    py: Python<'_>,
+    path: Paths,
+    keyring: Option<Paths>,
+    key_file: Option<KeyFile>,
+    storage_options: Option<Storage>,
+) -> PyResult<Database> {
+    let (options, keys) = (arguments::storage(storage_options), arguments::keys(keyring, key_file));
+    let paths = storage::entered(path.into_list(), &options)?;
+    let opened = interruptible(py, &Arc::default(), move || open_files(paths, keys, options, None))?;
     Ok(Database { opened: Arc::new(opened) })
 }
 
-fn open_files(paths: &[PathBuf], keys: KeyFiles) -> Result<Opened, Failure> {
-    let _visit = remote::visit(paths);
-    for path in paths {
+/// Opens the tables of some files, to read their rows or, of those that have an index of that name, its entries.
+fn open_files(
+    paths: Vec<PathBuf>,
+    keys: KeyFiles,
+    options: StorageOptions,
+    index: Option<(&str, &str)>,
+) -> Result<Opened, Failure> {
+    let _visit = remote::visit(&paths, &options);
+    for path in &paths {
         let missing = |source| datadir::Error::Io { path: path.clone(), action: "opening it", source };
         match remote::is_url(path) {
             true => remote::find(path)?,
@@ -152,18 +184,29 @@ fn open_files(paths: &[PathBuf], keys: KeyFiles) -> Result<Opened, Failure> {
         }
     }
     let workers = arguments::workers(None).unwrap_or(1);
-    let wish =
-        Wish { keys: &keys, selection: None, page_size: None, workers, index: None, create_table: None, pending: true };
-    let tables = Tables::find(paths, wish)?;
+    let selection = index.map(|(table, _)| Selection::new(&[], &[table.to_owned()]));
+    let wish = Wish {
+        keys: &keys,
+        selection: selection.as_ref(),
+        page_size: None,
+        workers,
+        index: index.map(|(_, index)| index),
+        create_table: None,
+        pending: index.is_none(),
+    };
+    let tables = Tables::find(&paths, wish)?;
     // A named file without a table is a mistake, unlike an empty directory.
-    if let ([only], [unread], true) = (paths, tables.unread.as_slice(), tables.tables.is_empty())
+    if let ([only], [unread], true) = (paths.as_slice(), tables.unread.as_slice(), tables.tables.is_empty())
         && unread.path == *only
         && !remote::is_url(only)
     {
         return Err(Failure::Refused(format!("{}: {}", only.display(), unread.why)));
     }
     // The named path must be readable. Files below it may fail individually, with a warning.
-    remote::missed(paths).map_or_else(|| Ok(Opened::new(tables, keys)), |missed| Err(Failure::Storage(missed)))
+    match remote::missed(&paths) {
+        Some(missed) => Err(Failure::Storage(missed)),
+        None => Ok(Opened::new(tables, keys, options, paths)),
+    }
 }
 
 /// The tables of some files.
@@ -272,30 +315,38 @@ impl Table {
     /// key_range: first and last value, both inclusive, of the primary key's first column, or tuples of values of its first columns;
     ///     None is no bound. Only pages that can hold such rows are read. Of a TIMESTAMP, a datetime without a zone is in UTC.
     /// limit: at most that many rows. With 0 nothing is read.
+    /// index: read this secondary index instead of the rows: its columns and those of the primary key, in its order. ``key_range`` is of its
+    ///     columns then.
     /// batch_size: at most that many rows in a batch.
     /// strings: "utf8" for ``string`` and ``binary``, with ENUM and JSON as text, which every reader knows; "view" for ``string_view`` and
     ///     ``binary_view``, with ENUM as a dictionary and JSON as ``arrow.json``: Polars and DuckDB copy less, but pyarrow cannot filter,
     ///     sort or join string views.
+    /// types: "exact" for the server's; "lakehouse" for those that Iceberg and Delta Lake have too: the next larger signed type for UNSIGNED,
+    ///     ``int64`` microseconds for TIME, text for ENUM, JSON and UUID.
     /// threads: number of reading threads; None for all cores. The order of rows does not depend on it.
     /// on_damage: "raise" ends the stream with an error at the first row that cannot be read; "skip" leaves such rows out and says so:
     ///     with DamageWarning and in the log "innokit" at the end of each stream, in ``Scan.damage``, and with DamageError by
     ///     ``Scan.close`` if nobody has asked for that list.
     ///
     /// Raises ValueError for columns and keys that do not exist.
-    #[pyo3(signature = (columns=None, *, key_range=None, limit=None, batch_size=65536, strings="utf8", threads=1, on_damage="raise"))]
+    #[pyo3(signature = (columns=None, *, key_range=None, limit=None, index=None, batch_size=65536, strings="utf8", types="exact", threads=1, on_damage="raise"))]
     #[expect(clippy::too_many_arguments, reason = "each is a keyword in Python")]
     fn scan(
         &self,
+        py: Python<'_>,
         columns: Option<Vec<String>>,
         key_range: Option<KeyRange<'_>>,
         limit: Option<u64>,
+        index: Option<&str>,
         batch_size: usize,
         strings: &str,
+        types: &str,
         threads: Option<usize>,
         on_damage: &str,
     ) -> PyResult<Scan> {
         let key_range = key_range.map(|range| range.bounds()).transpose()?;
-        Scan::new(self.0.clone(), Choices { columns, key_range, limit, batch_size, strings, threads, on_damage })
+        let source = index.map_or_else(|| Ok(self.0.clone()), |index| self.0.by_index(py, index))?;
+        Scan::new(source, Choices { columns, key_range, limit, batch_size, strings, types, threads, on_damage })
     }
 
     /// The table in ``n`` parts, or in parts of about ``target_bytes`` bytes, for other processes or machines to read.
@@ -323,8 +374,8 @@ impl Table {
             let made = source.read(|table| Ok(splits(table, size, key_range.as_ref())?))?;
             made.map_err(|damage| Failure::Damage(damage, 0))
         })?;
-        let keys = &self.0.opened.keys;
-        Ok(made.into_iter().map(|split| Split::new(split, keys.clone())).collect())
+        let Opened { keys, storage, .. } = &*self.0.opened;
+        Ok(made.into_iter().map(|split| Split::new(split, keys.clone(), storage.clone())).collect())
     }
 
     /// The number of rows, as ``SELECT COUNT(*)``. Reads and verifies every leaf page. Raises DamageError.
@@ -343,19 +394,28 @@ impl Table {
 
     /// Writes a Parquet file, compressed by zstd (levels 1 to 22), and returns its number of rows.
     ///
+    /// types: as for ``scan``.
+    ///
     /// A file of that name is replaced once the new one is complete. It cannot be a URL. Raises DamageError, and leaves no file then.
-    #[pyo3(signature = (path, *, columns=None, key_range=None, compression_level=1, threads=None))]
+    #[pyo3(signature = (path, *, columns=None, key_range=None, types="exact", compression_level=1, threads=None))]
+    #[expect(clippy::too_many_arguments, reason = "each is a keyword in Python")]
     fn write_parquet(
         &self,
         py: Python<'_>,
         path: PathBuf,
         columns: Option<Vec<String>>,
         key_range: Option<KeyRange<'_>>,
+        types: &str,
         compression_level: i32,
         threads: Option<usize>,
     ) -> PyResult<u64> {
         let key_range = key_range.map(|range| range.bounds()).transpose()?;
-        let format = Parquet::new(ArrowOptions::default(), compression_level).map_err(PyValueError::new_err)?;
+        let arrow = match types {
+            "exact" => ArrowOptions::default(),
+            "lakehouse" => ArrowOptions::lakehouse(),
+            other => return Err(arguments::no_types(other)),
+        };
+        let format = Parquet::new(arrow, compression_level).map_err(PyValueError::new_err)?;
         let options = export_options(columns, key_range, threads)?;
         let (source, stop) = (self.0.clone(), options.scan.stop.clone().unwrap_or_default());
         interruptible(py, &stop, move || write_file(&source, &options, &format, &path))

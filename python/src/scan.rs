@@ -25,6 +25,7 @@ pub struct Choices<'c> {
     pub limit: Option<u64>,
     pub batch_size: usize,
     pub strings: &'c str,
+    pub types: &'c str,
     pub threads: Option<usize>,
     pub on_damage: &'c str,
 }
@@ -37,6 +38,7 @@ impl Default for Choices<'_> {
             limit: None,
             batch_size: 1 << 16,
             strings: "utf8",
+            types: "exact",
             threads: Some(1),
             on_damage: "raise",
         }
@@ -80,10 +82,15 @@ pub struct Scan {
 
 impl Scan {
     pub fn new(source: Source, choices: Choices<'_>) -> PyResult<Self> {
-        let arrow = match choices.strings {
-            "view" => ArrowOptions { strings: Strings::Views, ..ArrowOptions::default() },
-            "utf8" => ArrowOptions { enums: Enums::Text, json: Jsons::Text, ..ArrowOptions::default() },
-            other => return Err(PyValueError::new_err(format!("strings must be \"view\" or \"utf8\", not {other:?}"))),
+        let arrow = match (choices.strings, choices.types) {
+            ("view", "exact") => ArrowOptions { strings: Strings::Views, ..ArrowOptions::default() },
+            ("utf8", "exact") => ArrowOptions { enums: Enums::Text, json: Jsons::Text, ..ArrowOptions::default() },
+            ("view", "lakehouse") => ArrowOptions { strings: Strings::Views, ..ArrowOptions::lakehouse() },
+            ("utf8", "lakehouse") => ArrowOptions::lakehouse(),
+            ("utf8" | "view", other) => return Err(arguments::no_types(other)),
+            (other, _) => {
+                return Err(PyValueError::new_err(format!("strings must be \"view\" or \"utf8\", not {other:?}")));
+            }
         };
         if choices.batch_size == 0 {
             return Err(PyValueError::new_err("batch_size must be at least 1"));

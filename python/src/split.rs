@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use datadir::keys::KeyFiles;
-use datadir::remote;
+use datadir::remote::{self, StorageOptions};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule};
@@ -17,33 +17,36 @@ use crate::storage;
 use crate::wait::interruptible;
 
 /// Version of the pickled form.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
-/// The pickled form. It includes the paths of key files, but a key only if one was given instead of a path.
+/// The pickled form. It includes the paths of key files, but a key or credentials only if they were given instead of a path or by the environment.
 #[derive(Serialize, Deserialize)]
 struct State {
     version: u32,
     split: inspect::rows::Split,
     keyrings: Vec<std::path::PathBuf>,
     key_file: Option<(std::path::PathBuf, Option<String>)>,
+    storage_options: StorageOptions,
 }
 
 /// A part of a table. Can be pickled; reading it opens only its files, and reads only its pages of them.
 ///
 /// It names files by their absolute paths, so these must lead to the same files wherever it is read. If a file has changed since, reading
-/// raises InnokitError. Of an object in a bucket it holds the URL and the ETag, and no credentials: reading it fails with StorageError if
-/// another object has the name by then. The pickle holds the paths of key files too; a key given as text in ``key_file`` would be in it.
+/// raises InnokitError. Of an object in a bucket it holds the URL and the ETag: reading it fails with StorageError if another object has
+/// the name by then. The pickle holds the paths of key files too. Of secrets it has what the program itself gave: a key as text in ``key_file``, and
+/// ``storage_options``.
 #[pyclass(frozen, module = "innokit")]
 pub struct Split {
     split: Arc<inspect::rows::Split>,
     keys: KeyFiles,
+    storage: StorageOptions,
     /// Its files, opened when first needed.
     opened: Mutex<Option<Arc<Opened>>>,
 }
 
 impl Split {
-    pub fn new(split: inspect::rows::Split, keys: KeyFiles) -> Self {
-        Self { split: Arc::new(split), keys, opened: Mutex::default() }
+    pub fn new(split: inspect::rows::Split, keys: KeyFiles, storage: StorageOptions) -> Self {
+        Self { split: Arc::new(split), keys, storage, opened: Mutex::default() }
     }
 
     fn source(&self, py: Python<'_>) -> PyResult<Source> {
@@ -52,14 +55,15 @@ impl Split {
             Some(opened) => opened,
             None => {
                 let (split, keys) = (Arc::clone(&self.split), self.keys.clone());
+                let storage = self.storage.clone();
                 let opened = interruptible(py, &Arc::default(), move || {
                     let paths: Vec<_> = split.files.iter().map(|file| file.path.clone()).collect();
-                    let _visit = remote::visit(&paths);
+                    let _visit = remote::visit(&paths, &storage);
                     let tables = split.open(&keys).map_err(|error| match remote::missed_near(&paths) {
                         Some(missed) => Failure::Storage(missed),
                         None => error.into(),
                     })?;
-                    Ok(Arc::new(Opened::new(tables, keys)))
+                    Ok(Arc::new(Opened::new(tables, keys, storage, Vec::new())))
                 })?;
                 *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&opened));
                 opened
@@ -77,14 +81,14 @@ impl Split {
 #[pyfunction(name = "_split_from_state")]
 pub fn split_from_state(state: &[u8]) -> PyResult<Split> {
     let wrong = |why: String| PyValueError::new_err(format!("this is not a split of innokit: {why}"));
-    let State { version, split, keyrings, key_file } =
+    let State { version, split, keyrings, key_file, storage_options } =
         serde_json::from_slice(state).map_err(|error| wrong(error.to_string()))?;
     if version != VERSION {
         return Err(wrong(format!("its version is {version}, not {VERSION}")));
     }
     // They are already URLs without signatures. This sets up the clients.
-    storage::entered(split.files.iter().map(|file| file.path.clone()).collect())?;
-    Ok(Split::new(split, KeyFiles { keyrings, key_file }))
+    storage::entered(split.files.iter().map(|file| file.path.clone()).collect(), &StorageOptions::new())?;
+    Ok(Split::new(split, KeyFiles { keyrings, key_file }, storage_options))
 }
 
 #[pymethods]
@@ -131,7 +135,7 @@ impl Split {
     }
 
     /// As ``Table.scan``. With "skip", rows below a damaged page above the leaves are lost, where a scan of the table finds them.
-    #[pyo3(signature = (columns=None, *, limit=None, batch_size=65536, strings="utf8", threads=1, on_damage="raise"))]
+    #[pyo3(signature = (columns=None, *, limit=None, batch_size=65536, strings="utf8", types="exact", threads=1, on_damage="raise"))]
     #[expect(clippy::too_many_arguments, reason = "each is a keyword in Python")]
     fn scan(
         &self,
@@ -140,10 +144,11 @@ impl Split {
         limit: Option<u64>,
         batch_size: usize,
         strings: &str,
+        types: &str,
         threads: Option<usize>,
         on_damage: &str,
     ) -> PyResult<Scan> {
-        let choices = Choices { columns, key_range: None, limit, batch_size, strings, threads, on_damage };
+        let choices = Choices { columns, key_range: None, limit, batch_size, strings, types, threads, on_damage };
         Scan::new(self.source(py)?, choices)
     }
 
@@ -160,7 +165,8 @@ impl Split {
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
         let KeyFiles { keyrings, key_file } = self.keys.clone();
-        let state = State { version: VERSION, split: (*self.split).clone(), keyrings, key_file };
+        let (split, storage_options) = ((*self.split).clone(), self.storage.clone());
+        let state = State { version: VERSION, split, keyrings, key_file, storage_options };
         let state = serde_json::to_vec(&state).map_err(|error| Failure::Refused(error.to_string()))?;
         let make = py.import("innokit._innokit")?.getattr("_split_from_state")?;
         Ok((make, (PyBytes::new(py, &state),)))

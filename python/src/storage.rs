@@ -5,18 +5,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use datadir::inventory::Inventory;
-use datadir::remote;
+use datadir::remote::{self, StorageOptions};
 use pyo3::prelude::*;
 
+use crate::arguments::{self, Storage};
+use crate::failure::Failure;
 use crate::wait::interruptible;
 
-/// Paths in the form that jobs read. The first URL sets up the clients: nothing starts before it is needed.
-pub fn entered(paths: Vec<PathBuf>) -> PyResult<Vec<PathBuf>> {
+/// Paths in the form that jobs read. The first URL sets up the clients: nothing starts before it is needed. Options that the paths' storage does
+/// not have are refused.
+pub fn entered(paths: Vec<PathBuf>, options: &StorageOptions) -> PyResult<Vec<PathBuf>> {
     let paths: Vec<PathBuf> = paths.into_iter().map(spelled).collect();
     if paths.iter().any(|path| remote::is_url(path)) {
         install()?;
     }
-    Ok(paths.into_iter().map(remote::entered).collect())
+    let paths: Vec<PathBuf> = paths.into_iter().map(remote::entered).collect();
+    remote::take(&paths, options).map_err(Failure::from)?;
+    Ok(paths)
 }
 
 /// A URL as Python programs come to spell it: with capitals, as `file://`, or through `pathlib.Path`, which makes one slash of two.
@@ -80,10 +85,12 @@ pub fn is_url(path: PathBuf) -> bool {
 
 /// For Spark, which sizes its partitions: the total size in bytes of the files that a check of this URL reads; `None` if they cannot be listed.
 #[pyfunction(name = "_bytes_below")]
-pub fn bytes_below(py: Python<'_>, url: PathBuf) -> PyResult<Option<u64>> {
-    let paths = entered(vec![url])?;
+#[pyo3(signature = (url, *, storage_options=None))]
+pub fn bytes_below(py: Python<'_>, url: PathBuf, storage_options: Option<Storage>) -> PyResult<Option<u64>> {
+    let options = arguments::storage(storage_options);
+    let paths = entered(vec![url], &options)?;
     interruptible(py, &Arc::default(), move || {
-        let _visit = remote::visit(&paths);
+        let _visit = remote::visit(&paths, &options);
         let inventory = Inventory::take(&paths);
         let is_listed = !inventory.failed.iter().any(|failed| paths.contains(&failed.path));
         Ok(is_listed.then(|| inventory.candidates.iter().map(|file| file.len).sum()))

@@ -92,6 +92,21 @@ def test_arguments_that_make_no_sense(table, tmp_path):
 
 
 @needs_servers
+@pytest.mark.parametrize("name", ["mysql-16k", "mariadb-16k"])
+def test_an_index_instead_of_the_rows(name):
+    table = innokit.open(f"{DATADIRS}/{name}").table("shop.churn")
+    rows = polars.DataFrame(table.scan(["a", "id"])).sort("a", "id", nulls_last=False)
+    entries = polars.DataFrame(table.scan(index="by_a"))
+    assert entries.columns == ["id", "a"] and entries.select("a", "id").equals(rows) and entries.height > 1000
+    middle = rows["a"].drop_nulls().sort()[len(rows) // 2]
+    some = table.scan(index="BY_A", key_range=(middle, middle + 5))
+    assert polars.DataFrame(some).select("a", "id").equals(rows.filter(polars.col("a").is_between(middle, middle + 5)))
+    assert some.bytes_read < 1 << 20
+    with pytest.raises(ValueError, match="shop.churn has no index by_b"):
+        table.scan(index="by_b")
+
+
+@needs_servers
 def test_schema(table):
     schema = table.schema
     assert schema.names == ["id", "a", "b", "c"] and len(schema) == 4

@@ -52,6 +52,66 @@ def test_a_backup_in_a_bucket_has_the_rows_of_its_files(buckets, name):
     assert sum(sent(split).checksum() for split in table.splits(7)) % 2**32 == table.checksum()
 
 
+@pytest.fixture
+def outsider(buckets):
+    """Nothing in the environment says how to reach the buckets, or who asks. What would say so."""
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL")
+    said = {name: os.environ[name] for name in names}
+    for name in names:
+        buckets.set(name, None)
+    yield {"key": OWNER[0], "secret": OWNER[1], "endpoint_url": said["AWS_ENDPOINT_URL"], "region": "us-east-1"}
+    for name, value in said.items():
+        buckets.set(name, value)
+
+
+@needs_servers
+def test_a_call_brings_its_own_credentials(buckets, outsider):
+    url = buckets.put("own/row_dynamic.ibd", FILE)
+    rows = polars.DataFrame(innokit.open(FILE).table(TABLE))
+    table = innokit.open(url, storage_options=outsider).table(TABLE)
+    # A second call with others neither gets at the rows nor disturbs the first.
+    for wrong in ({"secret": "wrong"}, {"key": None, "secret": None, "anon": True}):
+        options = {name: value for name, value in {**outsider, **wrong}.items() if value is not None}
+        with refused("denied", url):
+            innokit.open(url, storage_options=options)
+    assert polars.DataFrame(table).equals(rows)
+    assert polars.DataFrame(sent(table.splits(3)[0])).equals(rows[: table.splits(3)[0].count()])
+    assert innokit.polars.scan_innodb(url, TABLE, storage_options=outsider).collect().equals(rows)
+    assert innokit.check(url, storage_options=outsider).ok
+    assert not innokit.check(url, storage_options={**outsider, "secret": "wrong"}).ok
+
+
+@needs_servers
+def test_options_that_are_none(buckets, outsider):
+    url = buckets.put("own/none.ibd", FILE)
+    with pytest.raises(ValueError, match="there is no storage option `sekret`"):
+        innokit.open(url, storage_options={**outsider, "sekret": "abc"})
+    with pytest.raises(ValueError, match="for URLs only"):
+        innokit.open(FILE, storage_options=outsider)
+    # Half a pair of keys from the call, half from the environment: that is nobody.
+    buckets.sign_in(OWNER)
+    with pytest.raises(innokit.StorageError) as said:
+        innokit.open(url, storage_options={"key": "stranger", "endpoint_url": outsider["endpoint_url"]})
+    assert "AWS_SECRET_ACCESS_KEY" in str(said.value) or "secret" in str(said.value).lower()
+
+
+@needs_servers
+def test_calls_with_different_credentials_do_not_share_what_they_see(buckets, outsider):
+    url = buckets.put("own/shared.ibd", FILE)
+    nobody = {"anon": True, "endpoint_url": outsider["endpoint_url"], "region": "us-east-1"}
+
+    def ask(number):
+        try:
+            return innokit.open(url, storage_options=nobody if number % 2 else outsider).table(TABLE).count()
+        except innokit.StorageError as error:
+            return error.reason
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(ask, range(64)))
+    count = innokit.open(FILE).table(TABLE).count()
+    assert answers == [count, "denied"] * 32
+
+
 @needs_servers
 def test_a_split_says_which_object_it_is_of_and_reads_its_pages_only(buckets):
     url = buckets.put("splits/row_dynamic.ibd", FILE)

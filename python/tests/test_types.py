@@ -1,5 +1,7 @@
 """Every type of both servers, through the Arrow stream, against the server's own SELECT."""
 
+import decimal
+
 import innokit
 import pandas
 import polars
@@ -7,6 +9,7 @@ import pyarrow
 import pytest
 import readers
 from conftest import needs_servers
+from pyarrow import parquet
 
 import duckdb
 
@@ -82,6 +85,42 @@ def test_every_type_is_what_the_server_shows(server):
         compared += 1
     print(f"{server.kind}: {compared} tables, {values} values")
     assert compared >= 35
+
+
+#: What Iceberg and Delta Lake both have.
+LAKEHOUSE = {"int8", "int16", "int32", "int64", "float", "double", "date32[day]", "timestamp[us]", "timestamp[us, tz=UTC]", "string", "binary"}
+
+
+def widened(column, wanted):
+    """A column with the server's types in those of a lakehouse, by pyarrow's own conversions."""
+    if isinstance(column.type, pyarrow.UuidType):
+        return pyarrow.chunked_array([[None if value is None else str(value) for value in column.to_pylist()]], wanted)
+    if column.type == pyarrow.uint64() and pyarrow.types.is_decimal(wanted):
+        return pyarrow.chunked_array([[None if value is None else decimal.Decimal(value) for value in column.to_pylist()]], wanted)
+    return column.cast(wanted)
+
+
+@needs_servers
+def test_types_of_a_lakehouse_hold_the_same_values(server, tmp_path):
+    db = innokit.open(server.datadir)
+    changed = set()
+    for name in server.types:
+        exact, plain = pyarrow.table(db.table(f"ty.{name}")), pyarrow.table(db.table(f"ty.{name}").scan(types="lakehouse"))
+        assert plain.num_rows == exact.num_rows and plain.column_names == exact.column_names
+        for one, other in zip(exact.schema, plain.schema):
+            shown = str(other.type)
+            assert shown in LAKEHOUSE or shown.startswith(("decimal128(", "list<item: float")), f"{name}.{one.name}: {shown}"
+            assert other.metadata[b"innokit.type"] == one.metadata[b"innokit.type"]
+            assert plain[one.name].equals(widened(exact[one.name], other.type)), f"{name}.{one.name}: {one.type} as {shown}"
+            if one.type != other.type:
+                changed.add((str(one.type).split("[")[0], shown))
+        file = tmp_path / f"{name}.parquet"
+        db.table(f"ty.{name}").write_parquet(file, types="lakehouse")
+        assert parquet.read_table(file).equals(plain), name
+    expected = {("uint8", "int16"), ("uint16", "int32"), ("uint32", "int64"), ("uint64", "decimal128(20, 0)"), ("uint64", "int64"), ("duration", "int64")}
+    assert expected <= changed, changed
+    with pytest.raises(ValueError, match='types must be "exact" or "lakehouse", not "delta"'):
+        db.table("ty.temps").scan(types="delta")
 
 
 @needs_servers

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use datadir::remote::{Missed, Remote, RemoteMeta, RemoteObject, RemoteVersion, SetFile};
+use datadir::remote::{Missed, Remote, RemoteMeta, RemoteObject, RemoteVersion, SetFile, StorageOptions};
 use flow::SharedEngine;
 use object_store::ObjectMeta;
 use object_store::path::Path as Location;
@@ -20,6 +20,7 @@ use crate::fault::{self, Fault};
 use crate::fetch::{Object, look_up};
 use crate::known::{Known, Node, is_in};
 use crate::listing;
+use crate::options;
 use crate::place::{Place, Scheme};
 use crate::policy::Policy;
 use crate::store::Store;
@@ -35,6 +36,8 @@ pub struct Cloud {
     stores: Mutex<HashMap<String, Arc<Store>>>,
     known: Mutex<Known>,
     visits: Mutex<Visits>,
+    /// A visit has ended.
+    left: Condvar,
     /// `user:password` of web servers, by the URL of the server.
     logins: Mutex<HashMap<String, String>>,
     /// Query strings of signed web server URLs, by URL.
@@ -56,7 +59,8 @@ impl Cloud {
         let (tally, carrier, blocks) = (Arc::default(), Arc::default(), Arc::default());
         let (stores, known, visits) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (logins, queries, failures) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { policy, tally, carrier, stores, known, visits, logins, queries, blocks, failures }
+        let left = Condvar::new();
+        Self { policy, tally, carrier, stores, known, visits, left, logins, queries, blocks, failures }
     }
 
     fn wait<T>(&self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
@@ -68,8 +72,15 @@ impl Cloud {
         let query = lock(&self.queries).get(&place.url()).cloned();
         let login = lock(&self.logins).get(&place.root()).cloned();
         let name = query.as_ref().map_or_else(|| place.root(), |_| place.url());
-        let make = || Arc::new(Store::new(place, Secrets { query, login }, self.policy, Arc::clone(&self.tally)));
-        Arc::clone(lock(&self.stores).entry(name).or_insert_with(make))
+        let options = lock(&self.visits).options(&place.root());
+        let mut stores = lock(&self.stores);
+        if let Some(store) = stores.get(&name).filter(|store| store.has(&options)) {
+            return Arc::clone(store);
+        }
+        let secrets = Secrets { query, login, options };
+        let store = Arc::new(Store::new(place, secrets, self.policy, Arc::clone(&self.tally)));
+        stores.insert(name, Arc::clone(&store));
+        store
     }
 
     /// Forgets what is known about a bucket, and its client unless it can be reused.
@@ -369,10 +380,20 @@ impl Remote for Cloud {
         Box::new(Ranges { sources, blocks: Arc::clone(&self.blocks), carrier: Arc::clone(&self.carrier) })
     }
 
-    fn visit(&self, paths: &[PathBuf]) {
+    fn takes(&self, path: &Path, given: &StorageOptions) -> Result<(), String> {
+        let scheme = Place::of(path).ok_or("this URL names no bucket")?.scheme;
+        given.keys().try_for_each(|name| options::setting(scheme, name).map(drop))
+    }
+
+    fn visit(&self, paths: &[PathBuf], options: &StorageOptions) {
+        let roots: Vec<String> = roots(paths).collect();
+        // All at once: of two visits to the same two buckets, neither may wait for the other with one of them.
         let mut visits = lock(&self.visits);
-        for root in roots(paths) {
-            if visits.begin(&root) {
+        while visits.is_barred(&roots, options) {
+            visits = self.left.wait(visits).unwrap_or_else(PoisonError::into_inner);
+        }
+        for root in roots {
+            if visits.begin(&root, options) {
                 self.forget(&root);
             }
         }
@@ -385,6 +406,8 @@ impl Remote for Cloud {
                 self.forget(&root);
             }
         }
+        drop(visits);
+        self.left.notify_all();
     }
 
     fn failures(&self) -> Vec<Missed> {

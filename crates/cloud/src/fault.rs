@@ -97,7 +97,8 @@ fn denied(text: &str) -> Fault {
             let message = between(text, "<Message>", "</Message>").unwrap_or_default().trim_end_matches('.');
             format!("access is denied ({status} {code}): {message}")
         }
-        _ => format!("access is denied ({status}): the credentials in use may not read it"),
+        // Who may not read it says the store, which knows who asks.
+        _ => format!("access is denied ({status})"),
     };
     Fault::new(io::ErrorKind::PermissionDenied, words)
 }

@@ -27,6 +27,7 @@ mod fetch;
 mod guard;
 mod known;
 mod listing;
+mod options;
 mod place;
 mod policy;
 mod profile;

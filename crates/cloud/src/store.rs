@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use datadir::remote::StorageOptions;
 use object_store::ObjectStore;
 
 use crate::carrier::PerProcess;
-use crate::clients::{self, Secrets};
+use crate::clients::{self, Secrets, Signer};
 use crate::fault::{Fault, Trouble};
 use crate::guard::Odd;
 use crate::place::{Place, Scheme};
@@ -20,7 +21,7 @@ use crate::tally::Tally;
 pub(crate) struct Store {
     pub scheme: Scheme,
     place: Place,
-    /// What belongs to the URL of a web server, and to no report.
+    /// What no report shows.
     secrets: Secrets,
     /// Names in its listings that are no paths.
     pub odd: Odd,
@@ -75,6 +76,11 @@ impl Store {
             && self.settings == clients::settings()
     }
 
+    /// Whether it reaches its bucket with these options.
+    pub fn has(&self, options: &StorageOptions) -> bool {
+        self.secrets.options == *options
+    }
+
     fn remember(&self, fault: Fault) -> Fault {
         if fault.kind != io::ErrorKind::NotFound {
             // Relaxed: see above.
@@ -123,8 +129,12 @@ impl Tries<'_> {
 
     async fn next(&mut self, trouble: Trouble) -> Result<(), Fault> {
         let reason = match trouble {
-            Trouble::Final(fault) => {
+            Trouble::Final(mut fault) => {
                 self.store.answered();
+                if fault.kind == io::ErrorKind::PermissionDenied && !fault.words.contains(':') {
+                    let signer = Signer::of(self.store.scheme, &self.store.secrets.options);
+                    fault.words = format!("{}: {}", fault.words, signer.why_denied());
+                }
                 return Err(fault);
             }
             Trouble::Passing(reason) => reason,

@@ -8,6 +8,7 @@
 //! table, is read by the [object](RemoteObject) that was found then, and not by its name.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::io;
@@ -54,6 +55,9 @@ pub trait RemoteObject: Any + Send + Sync + Debug {
     /// Why it cannot be read any more, if that has turned out.
     fn failure(&self) -> Option<Missed>;
 }
+
+/// How to reach a bucket, by the names that its clients have: `access_key_id`, `endpoint_url`. What is not among them comes from the environment.
+pub type StorageOptions = BTreeMap<String, String>;
 
 /// A file of a set.
 #[derive(Debug)]
@@ -121,9 +125,15 @@ pub trait Remote: Send + Sync + Debug {
     /// An engine for the files of a set, by their places in it.
     fn engine(&self, files: Vec<SetFile>) -> Box<dyn SharedEngine>;
 
+    /// Whether the storage of this path takes these options.
+    ///
+    /// # Errors
+    /// It has no such option, as a sentence without the values: they may be secrets.
+    fn takes(&self, path: &Path, options: &StorageOptions) -> Result<(), String>;
+
     /// Keeps what is seen of the buckets of these paths until [`Remote::leave`]. What was seen of a bucket that nobody is visiting is
-    /// forgotten first, its failures included.
-    fn visit(&self, paths: &[PathBuf]);
+    /// forgotten first, its failures included. Waits for the end of visits to them with other options: what one may see, another may not.
+    fn visit(&self, paths: &[PathBuf], options: &StorageOptions);
 
     /// Ends a visit.
     fn leave(&self, paths: &[PathBuf]);
@@ -201,6 +211,24 @@ pub fn expect(path: &Path, version: &RemoteVersion) -> Result<(), Error> {
     remote.map_or(Ok(()), |remote| remote.expect(path, version).map_err(failed))
 }
 
+/// Whether the storages of these paths take these options.
+///
+/// # Errors
+/// One does not, or there are options for local paths.
+pub fn take(paths: &[PathBuf], options: &StorageOptions) -> Result<(), Error> {
+    if options.is_empty() {
+        return Ok(());
+    }
+    for path in paths {
+        let refused = |why: String| Error::Usage(format!("{}: {why}", path.display()));
+        match of(path).map_err(|error| refused(error.to_string()))? {
+            Some(remote) => remote.takes(path, options).map_err(refused)?,
+            None => return Err(refused("storage options are for URLs only".to_owned())),
+        }
+    }
+    Ok(())
+}
+
 /// What could not be read of these paths themselves, whatever is beside or below them. Asked while they are visited.
 #[must_use]
 pub fn missed(paths: &[PathBuf]) -> Option<Missed> {
@@ -223,12 +251,12 @@ pub struct Visit {
 }
 
 /// Begins a visit, on the thread that does the work: buckets are listed again, and what failed in them is tried again. Visits to one bucket
-/// that overlap see the same of it. What the system refuses of local files concerns this visit alone.
+/// that overlap see the same of it, so those with other options wait. What the system refuses of local files concerns this visit alone.
 #[must_use]
-pub fn visit(paths: &[PathBuf]) -> Visit {
+pub fn visit(paths: &[PathBuf], options: &StorageOptions) -> Visit {
     let paths: Vec<PathBuf> = paths.iter().filter(|path| is_url(path)).cloned().collect();
     if let Some(remote) = installed().filter(|_| !paths.is_empty()) {
-        remote.visit(&paths);
+        remote.visit(&paths, options);
     }
     Visit { paths, _in_job: Job::default().enter() }
 }

@@ -43,7 +43,7 @@ __all__ = [
 _readers.equip(Scan, Split, Table, dataset=(Split, Table))
 
 
-def open(path, *, keyring=None, key_file=None):
+def open(path, *, keyring=None, key_file=None, storage_options=None):
     """Opens a datadir, a backup, a folder of tablespaces, or single files.
 
     path: a path or a URL (``s3://``, ``gs://``, ``az://``, ``https://``), or a list of them. Only definitions are read, no rows. Credentials
@@ -51,10 +51,15 @@ def open(path, *, keyring=None, key_file=None):
     keyring: MySQL's keyring file, or a list of them.
     key_file: MariaDB's key file, or a pair of it and its key (or ``"FILE:"`` and the path of the key).
 
+    storage_options: how to reach the bucket, for this call and the tables it opens: ``{"aws_access_key_id": ..., "aws_secret_access_key": ...}``,
+        ``{"endpoint_url": ..., "region": ...}``, ``{"profile": ...}``, ``{"anon": True}``; the names are those of Polars, Delta Lake and
+        ``object_store``, and ``key``, ``secret``, ``token`` and ``anon`` of fsspec. What they do not say comes from the environment; its credentials
+        only if these have none.
+
     Raises FileNotFoundError for a path that is not there, and StorageError for a URL that is not there or cannot be read. Warns with PendingWarning if crash recovery is pending, for then the server
     would show other rows than the files, and with UnreadWarning of files that should hold a table but cannot be read.
     """
-    db = _innokit.open(path, keyring=keyring, key_file=key_file)
+    db = _innokit.open(path, keyring=keyring, key_file=key_file, storage_options=storage_options)
     for where, why in db.pending:
         _warnings.warn(f"{where}: {why}", PendingWarning, stacklevel=2)
     for where, why in db.unread:

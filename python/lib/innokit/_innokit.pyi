@@ -1,4 +1,4 @@
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from os import PathLike
@@ -9,13 +9,20 @@ from ._errors import StorageError
 _Path: TypeAlias = str | PathLike[str]
 _Paths: TypeAlias = _Path | Sequence[_Path]
 _KeyFile: TypeAlias = _Path | tuple[_Path, str]
+_StorageOptions: TypeAlias = Mapping[str, str | int | bool]
 _Key: TypeAlias = int | str | bytes | date | datetime | Decimal
 _Bound: TypeAlias = _Key | tuple[_Key, ...] | None
 _KeyRange: TypeAlias = tuple[_Bound, _Bound]
 
 __version__: str
 
-def open(path: _Paths, *, keyring: _Paths | None = None, key_file: _KeyFile | None = None) -> Database: ...
+def open(
+    path: _Paths,
+    *,
+    keyring: _Paths | None = None,
+    key_file: _KeyFile | None = None,
+    storage_options: _StorageOptions | None = None,
+) -> Database: ...
 def check(
     paths: _Paths,
     *,
@@ -25,6 +32,7 @@ def check(
     keyring: _Paths | None = None,
     key_file: _KeyFile | None = None,
     max_findings: int = 1000,
+    storage_options: _StorageOptions | None = None,
 ) -> Report:
     """Verifies files: each page by its checksum and position (``"pages"``), or each B-tree by its rules (``"trees"``).
 
@@ -33,6 +41,7 @@ def check(
     part: ``(3, 7)`` reads the third of seven parts of the pages, the same each time. Each page is in one of them, and so are the findings
         about it; the first also compares the dictionary with the files. Only for ``"pages"``.
     threads: all cores if None.
+    storage_options: as for ``innokit.open``.
     """
 
 @final
@@ -122,8 +131,10 @@ class Table(_Queried):
         *,
         key_range: _KeyRange | None = None,
         limit: int | None = None,
+        index: str | None = None,
         batch_size: int = 65536,
         strings: Literal["utf8", "view"] = "utf8",
+        types: Literal["exact", "lakehouse"] = "exact",
         threads: int | None = 1,
         on_damage: Literal["raise", "skip"] = "raise",
     ) -> Scan:
@@ -133,10 +144,14 @@ class Table(_Queried):
         key_range: first and last value, both inclusive, of the primary key's first column, or tuples of values of its first columns;
             None is no bound. Only pages that can hold such rows are read. Of a TIMESTAMP, a datetime without a zone is in UTC.
         limit: at most that many rows. With 0 nothing is read.
+        index: read this secondary index instead of the rows: its columns and those of the primary key, in its order. ``key_range`` is of its
+            columns then.
         batch_size: at most that many rows in a batch.
         strings: "utf8" for ``string`` and ``binary``, with ENUM and JSON as text, which every reader knows; "view" for ``string_view`` and
             ``binary_view``, with ENUM as a dictionary and JSON as ``arrow.json``: Polars and DuckDB copy less, but pyarrow cannot filter,
             sort or join string views.
+        types: "exact" for the server's; "lakehouse" for those that Iceberg and Delta Lake have too: the next larger signed type for UNSIGNED,
+            ``int64`` microseconds for TIME, text for ENUM, JSON and UUID.
         threads: number of reading threads; None for all cores. The order of rows does not depend on it.
         on_damage: "raise" ends the stream with an error at the first row that cannot be read; "skip" leaves such rows out and says so:
             with DamageWarning and in the log "innokit" at the end of each stream, in ``Scan.damage``, and with DamageError by
@@ -170,10 +185,13 @@ class Table(_Queried):
         *,
         columns: Sequence[str] | None = None,
         key_range: _KeyRange | None = None,
+        types: Literal["exact", "lakehouse"] = "exact",
         compression_level: int = 1,
         threads: int | None = None,
     ) -> int:
         """Writes a Parquet file, compressed by zstd (levels 1 to 22), and returns its number of rows.
+
+        types: as for ``scan``.
 
         A file of that name is replaced once the new one is complete. It cannot be a URL. Raises DamageError, and leaves no file then.
         """
@@ -217,8 +235,9 @@ class Split(_Queried):
     """A part of a table. Can be pickled; reading it opens only its files, and reads only its pages of them.
 
     It names files by their absolute paths, so these must lead to the same files wherever it is read. If a file has changed since, reading
-    raises InnokitError. Of an object in a bucket it holds the URL and the ETag, and no credentials: reading it fails with StorageError if
-    another object has the name by then. The pickle holds the paths of key files too; a key given as text in ``key_file`` would be in it.
+    raises InnokitError. Of an object in a bucket it holds the URL and the ETag: reading it fails with StorageError if another object has
+    the name by then. The pickle holds the paths of key files too. Of secrets it has what the program itself gave: a key as text in ``key_file``, and
+    ``storage_options``.
     """
 
     @property
@@ -240,6 +259,7 @@ class Split(_Queried):
         limit: int | None = None,
         batch_size: int = 65536,
         strings: Literal["utf8", "view"] = "utf8",
+        types: Literal["exact", "lakehouse"] = "exact",
         threads: int | None = 1,
         on_damage: Literal["raise", "skip"] = "raise",
     ) -> Scan:

@@ -34,6 +34,7 @@ class Reading:
     on_damage: str = "raise"
     keyring: Any = None
     key_file: Any = None
+    storage_options: dict | None = None
 
     def __post_init__(self):
         paths = [self.path] if isinstance(self.path, (str, os.PathLike)) else self.path
@@ -43,7 +44,7 @@ class Reading:
 
     def open(self):
         """The table. Raises KeyError or ValueError for names that do not exist in it."""
-        table = _open(self.path, keyring=self.keyring, key_file=self.key_file).table(self.table)
+        table = _open(self.path, keyring=self.keyring, key_file=self.key_file, storage_options=self.storage_options).table(self.table)
         table.scan(self.columns, key_range=self.key_range)
         return table
 

@@ -27,11 +27,12 @@ def read_innodb(
     on_damage="raise",
     keyring=None,
     key_file=None,
+    storage_options=None,
     target_bytes=64 << 20,
 ):
     """The table as a lazy DataFrame. The columns of a query and its limit reach the tasks.
 
-    path, keyring, key_file: as for ``innokit.open``.
+    path, keyring, key_file, storage_options: as for ``innokit.open``.
     table: ``"schema.name"``.
     columns: all if None.
     key_range: first and last value, both inclusive, of the primary key's first column: only pages that can hold such keys are read.
@@ -42,7 +43,7 @@ def read_innodb(
     Raises KeyError and ValueError for a table, columns and keys that do not exist.
     """
     columns = None if columns is None else tuple(columns)
-    reading = _tasks.Reading(path, table, columns, key_range, on_damage, keyring, key_file)
+    reading = _tasks.Reading(path, table, columns, key_range, on_damage, keyring, key_file, storage_options)
     return _Source(reading, target_bytes).read()
 
 

@@ -14,10 +14,10 @@ __all__ = ["scan_innodb"]
 _PART_BYTES = 64 << 20
 
 
-def scan_innodb(path, table, *, key_range=None, keyring=None, key_file=None, threads=None):
+def scan_innodb(path, table, *, key_range=None, keyring=None, key_file=None, storage_options=None, threads=None):
     """The table as a LazyFrame.
 
-    path, keyring, key_file: as for ``innokit.open``.
+    path, keyring, key_file, storage_options: as for ``innokit.open``.
     table: ``"schema.name"``.
     key_range: as for ``Table.scan``. Without it, a filter that compares the first column of the primary key with whole numbers, dates or
         datetimes makes one. Other filters are applied to the rows as they are read.
@@ -28,7 +28,7 @@ def scan_innodb(path, table, *, key_range=None, keyring=None, key_file=None, thr
     import polars
     from polars.io.plugins import register_io_source
 
-    source = _open(path, keyring=keyring, key_file=key_file).table(table)
+    source = _open(path, keyring=keyring, key_file=key_file, storage_options=storage_options).table(table)
     source.scan(key_range=key_range)  # mistakes are raised here, not in the query
 
     def asked(predicate):

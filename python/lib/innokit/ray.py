@@ -28,13 +28,14 @@ def read_innodb(
     on_damage="raise",
     keyring=None,
     key_file=None,
+    storage_options=None,
     override_num_blocks=None,
     concurrency=None,
     ray_remote_args=None,
 ):
     """The table as a Dataset. Its blocks are Arrow tables.
 
-    path, keyring, key_file: as for ``innokit.open``.
+    path, keyring, key_file, storage_options: as for ``innokit.open``.
     table: ``"schema.name"``.
     columns: all if None. What later steps select reaches the tasks too.
     key_range: first and last value, both inclusive, of the primary key's first column: only pages that can hold such keys are read.
@@ -46,7 +47,7 @@ def read_innodb(
     Raises KeyError and ValueError for a table, columns and keys that do not exist.
     """
     columns = None if columns is None else tuple(columns)
-    reading = _tasks.Reading(path, table, columns, key_range, on_damage, keyring, key_file)
+    reading = _tasks.Reading(path, table, columns, key_range, on_damage, keyring, key_file, storage_options)
     return read_datasource(
         InnoDBDatasource(reading),
         override_num_blocks=override_num_blocks,

@@ -4,7 +4,7 @@ from typing import Any, Literal
 from ray.data import Dataset, Datasource, ReadTask
 from ray.data.context import DataContext
 
-from ._innokit import _KeyFile, _KeyRange, _Paths
+from ._innokit import _KeyFile, _KeyRange, _Paths, _StorageOptions
 
 def read_innodb(
     path: _Paths,
@@ -15,6 +15,7 @@ def read_innodb(
     on_damage: Literal["raise", "skip", "list"] = "raise",
     keyring: _Paths | None = None,
     key_file: _KeyFile | None = None,
+    storage_options: _StorageOptions | None = None,
     override_num_blocks: int | None = None,
     concurrency: int | None = None,
     ray_remote_args: dict[str, Any] | None = None,

@@ -64,6 +64,7 @@ class InnoDB(DataSource):
       on_damage: ``raise`` fails the query with the file and the page; ``skip`` leaves out rows that cannot be read; ``list`` returns, in place
         of the rows, what cannot be read: path, page, offset, keys, message.
       keyring, key_file, key_file_opener: as for ``innokit.open``.
+      storage_options: as for ``innokit.open``, as a JSON object.
     """
 
     @classmethod
@@ -89,7 +90,7 @@ class InnoDBCheck(DataSource):
       target_bytes: bytes of files in a partition, 256 MiB if missing; or
       parts: how many partitions.
       max_findings: at most that many from each partition, 1000 if missing; a row tells of more.
-      keyring, key_file, key_file_opener: as for ``innokit.check``.
+      keyring, key_file, key_file_opener, storage_options: as above.
     """
 
     @classmethod
@@ -135,7 +136,7 @@ class _RowReader(DataSourceReader):
 class _CheckReader(DataSourceReader):
     def __init__(self, options, schema):
         known = {"path", "paths", "files", "target_bytes", "parts", "max_findings", "keyring", "key_file", "key_file_opener"}
-        _refuse_unknown(options, known)
+        _refuse_unknown(options, known | {"storage_options"})
         self.paths = [_tasks.absolute(path) for path in _paths(options)]
         self.keys = _keys(options)
         self.files, self.max_findings = _flag(options, "files"), _number(options, "max_findings", 1000, least=0)
@@ -145,7 +146,7 @@ class _CheckReader(DataSourceReader):
 
     def partitions(self):
         parts, target_bytes = self.size
-        sizes = [_bytes_below(path) for path in self.paths]
+        sizes = [_bytes_below(path, self.keys["storage_options"]) for path in self.paths]
         if parts is None:
             parts = max(1, -(-sum(size or 0 for size in sizes) // target_bytes))
         # Every part would report a missing path, so only the first one does.
@@ -202,7 +203,23 @@ def _number(options, name, default, *, least=1):
 
 def _keys(options):
     key_file, opener = options.get("key_file"), options.get("key_file_opener")
-    return {"keyring": options.get("keyring"), "key_file": (key_file, opener) if key_file and opener else key_file}
+    return {
+        "keyring": options.get("keyring"),
+        "key_file": (key_file, opener) if key_file and opener else key_file,
+        "storage_options": _storage(options),
+    }
+
+
+def _storage(options):
+    text = options.get("storage_options")
+    try:
+        found = json.loads(text) if text else None
+    except ValueError:
+        found = text
+    if found is not None and not isinstance(found, dict):
+        # Not the text: it may hold a secret.
+        raise ValueError('storage_options must be a JSON object, such as {"endpoint_url": "https://..."}')
+    return found
 
 
 def _size(options):
@@ -212,7 +229,7 @@ def _size(options):
 def _reading(options):
     options = dict(options)
     known = {"path", "paths", "table", "columns", "key_from", "key_to", "on_damage"}
-    _refuse_unknown(options, known | {"splits", "target_bytes", "keyring", "key_file", "key_file_opener"})
+    _refuse_unknown(options, known | {"splits", "target_bytes", "keyring", "key_file", "key_file_opener", "storage_options"})
     if not options.get("table"):
         raise ValueError('no table: option("table", "schema.name")')
     bounds = (options.get("key_from"), options.get("key_to"))
@@ -325,10 +342,10 @@ def _cast(batch, schema):
 # Checks
 
 
-def _bytes_below(path):
+def _bytes_below(path, storage_options):
     """Bytes of a file, or of the files in a folder or bucket. None if the path does not exist."""
     if _innokit._is_url(path):
-        return _innokit._bytes_below(path)
+        return _innokit._bytes_below(path, storage_options=storage_options)
     if not os.path.isdir(path):
         return os.path.getsize(path) if os.path.exists(path) else 0 if os.path.lexists(path) else None
     total = 0
