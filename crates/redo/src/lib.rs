@@ -29,6 +29,7 @@ mod mtr;
 pub mod mtr_reader;
 mod mtr_search;
 pub mod mysql;
+pub mod older;
 pub mod plain_block;
 pub mod record;
 pub mod rewind;

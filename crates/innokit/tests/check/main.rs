@@ -15,6 +15,8 @@ mod ibb_writer;
 mod kinds_layouts;
 #[path = "../listener/mod.rs"]
 mod listener;
+#[path = "../rows_lab/mod.rs"]
+mod rows_lab;
 #[path = "../trees/mod.rs"]
 mod trees;
 
@@ -37,6 +39,7 @@ mod logs;
 mod many_tables;
 mod memory;
 mod monitor;
+mod mysql56;
 mod named_files;
 mod odd_files;
 mod other_log;

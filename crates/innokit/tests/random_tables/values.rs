@@ -50,7 +50,7 @@ pub fn every_type(kind: &str, random: &mut Choices) -> Vec<Column> {
     }));
     columns.push(column("ENUM('x','y')", |random| random.pick(&["'x'", "'y'", "'neither'"]).to_owned()));
     columns.push(column(format!("SET({})", members[..64].join(",")), |random| random.number().to_string()));
-    for charset in CHARSETS.iter().copied().chain(is_mysql.then_some("gb18030")) {
+    for charset in CHARSETS.iter().copied().chain(has_json(kind).then_some("gb18030")) {
         columns.push(column(format!("CHAR(24) CHARACTER SET {charset}"), text));
         columns.push(column(format!("VARCHAR(40) CHARACTER SET {charset}"), text));
     }
@@ -60,7 +60,7 @@ pub fn every_type(kind: &str, random: &mut Choices) -> Vec<Column> {
     columns.push(column("TEXT", |random| format!("REPEAT({}, {})", text(random), random.pick(&[&1, &2, &400]))));
     columns.push(column("GEOMETRY", geometry));
     if is_mysql {
-        columns.push(column("JSON", json));
+        columns.extend(has_json(kind).then(|| column("JSON", json)));
     } else {
         columns.push(column("INET6", inet6));
         columns.push(column("VARCHAR(500) COMPRESSED", |random| format!("LEFT(REPEAT({}, 9), 400)", text(random))));
@@ -70,6 +70,11 @@ pub fn every_type(kind: &str, random: &mut Choices) -> Vec<Column> {
         columns.push(column("INET4", |random| format!("INET_NTOA({})", random.number() as u32)));
     }
     columns
+}
+
+/// JSON is a type of MySQL since 5.7, and with it came a charset.
+fn has_json(kind: &str) -> bool {
+    kind.starts_with("mysql") && kind != "mysql56"
 }
 
 /// A type with short values. Together these are the types that ALTER treats in different ways.
@@ -99,7 +104,8 @@ pub fn short(kind: &str, random: &mut Choices) -> Column {
         14 => column("DOUBLE", |random| (random.below(1000) as f64 / 8.0).to_string()),
         15 => column("VARBINARY(40)", |random| bytes(random, 40)),
         16 => column("TIME(2)", |random| format!("'-01:02:03.{:02}'", random.below(100))),
-        _ if kind.starts_with("mysql") => column("JSON", |random| format!("JSON_ARRAY({}, 'x')", random.below(1000))),
+        _ if has_json(kind) => column("JSON", |random| format!("JSON_ARRAY({}, 'x')", random.below(1000))),
+        _ if kind == "mysql56" => column("VARCHAR(200)", |random| format!("REPEAT('z', {})", random.below(200))),
         _ => column("VARCHAR(200) COMPRESSED", |random| format!("REPEAT('z', {})", random.below(200))),
     }
 }

@@ -24,6 +24,16 @@ impl Server {
         server
     }
 
+    /// Whether `scripts/install-servers.sh` could fetch it: MySQL 5.6 takes npm.
+    pub fn is_here(kind: &str) -> bool {
+        let version = Command::new(repository().join("scripts/server.sh")).args([kind, "version"]).output();
+        let is_here = version.expect("bash runs").status.success();
+        if !is_here {
+            println!("{kind} is not here: left out");
+        }
+        is_here
+    }
+
     pub fn empty(kind: &'static str) -> Self {
         let server = Self { kind, dir: Dir::new() };
         server.script("init", &[], "");

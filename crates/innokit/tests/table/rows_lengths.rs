@@ -135,6 +135,15 @@ fn every_length_of_mysql_8_0_15_is_what_it_shows() {
 }
 
 #[test]
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn every_length_of_mysql_5_6_is_what_it_shows() {
+    if Server::is_here("mysql56") {
+        every_length_is_what_the_server_shows("mysql56");
+    }
+}
+
+#[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn every_length_of_mariadb_10_11_is_what_it_shows() {
     every_length_is_what_the_server_shows("mariadb");

@@ -55,6 +55,15 @@ fn random_tables_of_mysql_8_0_15_are_what_it_shows() {
 }
 
 #[test]
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn random_tables_of_mysql_5_6_are_what_it_shows() {
+    if Server::is_here("mysql56") {
+        random_tables_are_what_the_server_shows("mysql56");
+    }
+}
+
+#[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn random_tables_of_mariadb_10_11_are_what_it_shows() {
     random_tables_are_what_the_server_shows("mariadb");
