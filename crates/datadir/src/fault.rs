@@ -13,10 +13,11 @@
 //!
 //! The notes belong to the [`Job`] that the thread works for, so jobs that overlap in one process do not make each other undecided.
 
+use std::any::Any;
 use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use flow::Job;
@@ -133,13 +134,35 @@ struct Noted {
     is_part: bool,
 }
 
+/// What a job keeps.
+#[derive(Default)]
+struct Kept {
+    noted: Mutex<Vec<Noted>>,
+    /// What stands between the job and its files (`remote::look_through`). Its type is erased: this file must not know it.
+    between: OnceLock<Box<dyn Any + Send + Sync>>,
+}
+
+fn with_kept<T>(act: impl FnOnce(&Kept) -> T) -> T {
+    let job = Job::here();
+    match job.kept::<Kept>() {
+        Some(kept) => act(kept),
+        None => unreachable!("jobs keep nothing else"),
+    }
+}
+
 /// Does something with what this thread's job has noted.
 fn with_list<T>(act: impl FnOnce(&mut Vec<Noted>) -> T) -> T {
-    let job = Job::here();
-    match job.kept::<Mutex<Vec<Noted>>>() {
-        Some(list) => act(&mut list.lock().unwrap_or_else(PoisonError::into_inner)),
-        None => unreachable!("jobs keep nothing but notes"),
-    }
+    with_kept(|kept| act(&mut kept.noted.lock().unwrap_or_else(PoisonError::into_inner)))
+}
+
+/// Has this thread's job keep what stands between it and its files, unless it keeps one already. Whether it does now.
+pub(crate) fn put_between<T: Any + Send + Sync>(value: T) -> bool {
+    with_kept(|kept| kept.between.set(Box::new(value)).is_ok())
+}
+
+/// What stands between this thread's job and its files.
+pub(crate) fn between<T: Any + Clone>() -> Option<T> {
+    with_kept(|kept| kept.between.get()?.downcast_ref::<T>().cloned())
 }
 
 fn keep(path: &Path, error: &io::Error, why: String, is_part: bool) {

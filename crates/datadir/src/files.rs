@@ -150,7 +150,16 @@ impl AskPath for Path {
 pub struct DirEntry {
     path: PathBuf,
     name: OsString,
-    meta: Result<fs::DirEntry, RemoteMeta>,
+    meta: EntryMeta,
+}
+
+/// What a listing says about an entry.
+#[derive(Debug)]
+enum EntryMeta {
+    Here(fs::DirEntry),
+    There(RemoteMeta),
+    /// Of a view, which lists files that it shows and files that lie there.
+    ByPath,
 }
 
 impl DirEntry {
@@ -168,14 +177,15 @@ impl DirEntry {
     /// As `std::fs::metadata`.
     pub fn metadata(&self) -> io::Result<Metadata> {
         match &self.meta {
-            Ok(entry) => match entry.metadata() {
+            EntryMeta::Here(entry) => match entry.metadata() {
                 Ok(meta) if meta.is_symlink() => metadata(&self.path),
                 Ok(meta) => Ok(Metadata::Here(meta)),
                 // An entry is asked once; a path may be asked again.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Err(error),
                 Err(_) => metadata(&self.path),
             },
-            Err(meta) => Ok(Metadata::There(*meta)),
+            EntryMeta::There(meta) => Ok(Metadata::There(*meta)),
+            EntryMeta::ByPath => metadata(&self.path),
         }
     }
 }
@@ -186,10 +196,12 @@ impl DirEntry {
 /// As `std::fs::read_dir`, and as its iterator: a listing is complete or an error.
 pub fn read_dir(path: &Path) -> io::Result<Vec<DirEntry>> {
     let Some(remote) = remote::of(path)? else {
-        let entry = |entry: fs::DirEntry| DirEntry { path: entry.path(), name: entry.file_name(), meta: Ok(entry) };
+        let entry = |entry: fs::DirEntry| DirEntry { path: entry.path(), name: entry.file_name(), meta: EntryMeta::Here(entry) };
         return here(path, || fs::read_dir(path)?.map(|found| found.map(entry)).collect());
     };
-    let entry = |(name, meta)| DirEntry { path: path.join(&name), name, meta: Err(meta) };
+    let is_view = !is_remote(path);
+    let meta = |meta| if is_view { EntryMeta::ByPath } else { EntryMeta::There(meta) };
+    let entry = |(name, found)| DirEntry { path: path.join(&name), name, meta: meta(found) };
     Ok(remote.list(path)?.into_iter().map(entry).collect())
 }
 
@@ -236,7 +248,7 @@ impl Local {
 /// An object, and how far it has been read.
 #[derive(Debug)]
 pub struct Object {
-    remote: &'static dyn Remote,
+    remote: Arc<dyn Remote>,
     object: Arc<dyn RemoteObject>,
     at: u64,
 }
@@ -256,7 +268,8 @@ impl File {
         if meta.is_dir {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        Ok(Self::There(Object { remote, object: remote.hold(path)?, at: 0 }))
+        let object = remote.hold(path)?;
+        Ok(Self::There(Object { remote, object, at: 0 }))
     }
 
     /// Opens a file that was found earlier: the object, whatever has its path by now.
@@ -264,8 +277,8 @@ impl File {
     /// # Errors
     /// As `std::fs::File::open`.
     pub fn open_found(path: &Path, found: Option<&Arc<dyn RemoteObject>>) -> io::Result<Self> {
-        match (found, remote::installed()) {
-            (Some(object), Some(remote)) => Ok(Self::There(Object { remote, object: Arc::clone(object), at: 0 })),
+        match (found, remote::of(path)) {
+            (Some(object), Ok(Some(remote))) => Ok(Self::There(Object { remote, object: Arc::clone(object), at: 0 })),
             _ => Self::open(path),
         }
     }
@@ -357,14 +370,15 @@ pub fn set(files: impl IntoIterator<Item = (PathBuf, u64)>) -> FileSet {
 /// The same, of files of which some were found earlier.
 pub(crate) fn set_found(files: impl IntoIterator<Item = (PathBuf, u64, Option<Arc<dyn RemoteObject>>)>) -> FileSet {
     let files: Vec<_> = files.into_iter().collect();
-    let is_there = |path: &Path, remote: &dyn Remote| remote::is_url(path) && remote.has(path);
-    let remote = remote::installed().filter(|remote| files.iter().any(|(path, ..)| is_there(path, *remote)));
-    let Some(remote) = remote else { return FileSet::new(files.into_iter().map(|(path, len, _)| (path, len))) };
+    let of = |path: &Path| remote::of(path).ok().flatten();
+    let Some(remote) = files.iter().find_map(|(path, ..)| of(path)) else {
+        return FileSet::new(files.into_iter().map(|(path, len, _)| (path, len)));
+    };
     let (mut entries, mut sources) = (Vec::new(), Vec::new());
     for (path, len, found) in files {
         let source = match found {
             Some(object) => SetFile::There(object),
-            None if is_there(&path, remote) => remote.hold(&path).map_or_else(SetFile::Gone, SetFile::There),
+            None if remote.has(&path) => remote.hold(&path).map_or_else(SetFile::Gone, SetFile::There),
             None => SetFile::Here,
         };
         entries.push((path, len, !matches!(source, SetFile::Here)));
@@ -380,7 +394,8 @@ pub fn is_remote(path: &Path) -> bool {
 
 /// What could not be read. Jobs ask at the end, so that a failure they passed over silently still counts.
 pub fn failures() -> Vec<Missed> {
-    let mut failures = remote::installed().map(Remote::failures).unwrap_or_default();
+    let of = |remote: Option<Arc<dyn Remote>>| remote.map(|remote| remote.failures()).unwrap_or_default();
+    let mut failures = [of(remote::installed()), of(remote::view())].concat();
     failures.append(&mut fault::noted());
     failures
 }
@@ -402,7 +417,7 @@ fn bucket_of(path: &Path) -> Option<&[u8]> {
 
 /// Notes on requests to storage elsewhere.
 pub fn notes() -> Vec<String> {
-    remote::installed().map(Remote::notes).unwrap_or_default()
+    remote::installed().map(|remote| remote.notes()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -19,8 +19,8 @@ use flow::{InJob, Job, SharedEngine};
 use serde::{Deserialize, Serialize};
 
 use super::files;
-use crate::Error;
 pub use crate::fault::Missed;
+use crate::{Error, fault};
 
 /// What is known of an object, or of the prefix that several share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,11 +146,29 @@ pub trait Remote: Send + Sync + Debug {
     fn notes(&self) -> Vec<String>;
 }
 
-static REMOTE: OnceLock<Box<dyn Remote>> = OnceLock::new();
+static REMOTE: OnceLock<Arc<dyn Remote>> = OnceLock::new();
 
 /// Makes the process understand the URLs of `remote`. Called once, before any job; a second call changes nothing.
 pub fn install(remote: Box<dyn Remote>) {
-    REMOTE.get_or_init(|| remote);
+    REMOTE.get_or_init(|| remote.into());
+}
+
+/// Shows the files that `view` has as it has them, to all reads of this thread's job from now on. Its paths are those of this system: a file
+/// that it does not have is read as it lies. A job looks through one view only: `false` if it does so already, and nothing has changed.
+#[must_use]
+pub fn look_through(view: Arc<dyn Remote>) -> bool {
+    fault::put_between(view)
+}
+
+/// The view that this thread's job looks through.
+#[must_use]
+pub fn view() -> Option<Arc<dyn Remote>> {
+    fault::between()
+}
+
+/// The view that has the path.
+pub(crate) fn view_of(path: &Path) -> Option<Arc<dyn Remote>> {
+    view().filter(|view| view.has(path))
 }
 
 /// The schemes of URLs that users may expect to work.
@@ -164,16 +182,16 @@ pub fn is_url(path: &Path) -> bool {
     SCHEMES.iter().any(|scheme| text.starts_with(scheme.as_bytes()))
 }
 
-/// The storage that has the path; `None` for a path of this system.
+/// The storage that has the path, or the view; `None` for a file of this system that is read as it lies.
 ///
 /// # Errors
 /// It is a URL, and nothing here reads such URLs.
-pub fn of(path: &Path) -> io::Result<Option<&'static dyn Remote>> {
+pub fn of(path: &Path) -> io::Result<Option<Arc<dyn Remote>>> {
     if !is_url(path) {
-        return Ok(None);
+        return Ok(view_of(path));
     }
     let unread = match REMOTE.get() {
-        Some(remote) if remote.has(path) => return Ok(Some(&**remote)),
+        Some(remote) if remote.has(path) => return Ok(Some(Arc::clone(remote))),
         Some(_) => {
             "innokit reads no such URL, but s3://BUCKET/KEY, gs://BUCKET/KEY, az://CONTAINER/KEY and https://HOST/PATH"
         }
@@ -232,8 +250,8 @@ pub fn take(paths: &[PathBuf], options: &StorageOptions) -> Result<(), Error> {
 /// What could not be read of these paths themselves, whatever is beside or below them. Asked while they are visited.
 #[must_use]
 pub fn missed(paths: &[PathBuf]) -> Option<Missed> {
-    let failures = installed()?.failures();
-    failures.into_iter().find(|missed| paths.contains(&missed.path))
+    let all = [installed(), view()].into_iter().flatten().flat_map(|remote| remote.failures());
+    all.into_iter().find(|missed| paths.contains(&missed.path))
 }
 
 /// The same, or else anything that could not be read of their buckets: why something that is beside them was not found.
@@ -270,6 +288,6 @@ impl Drop for Visit {
 }
 
 /// The storage of this process, if there is one.
-pub fn installed() -> Option<&'static dyn Remote> {
-    REMOTE.get().map(|remote| &**remote)
+pub fn installed() -> Option<Arc<dyn Remote>> {
+    REMOTE.get().cloned()
 }

@@ -40,6 +40,7 @@ mod table_rows;
 mod table_schema;
 mod terminal;
 mod unpack;
+mod view;
 mod wall;
 mod watch;
 
@@ -128,9 +129,12 @@ fn called(arguments: &[OsString]) -> u8 {
     };
     // The wall keeps the process from looking into others.
     server::look(&cli.command);
+    let spill = view::spill(&mut cli.command);
     // Before a thread is started, and before a byte of a set is read.
     wall::raise(&cli.command, !cli.no_landlock);
-    let done = remote::install(&mut cli.command).and_then(|()| command(cli.command));
+    let done = remote::install(&mut cli.command)
+        .and_then(|()| view::look(&mut cli.command, spill))
+        .and_then(|()| command(cli.command));
     done.unwrap_or_else(|error| {
         let said = error.to_string();
         let advice = open_files::advice(&said).or_else(|| wall::advice(&said).map(str::to_owned));

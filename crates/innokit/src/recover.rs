@@ -8,9 +8,11 @@ use std::time::SystemTime;
 use datadir::keys::KeyFiles;
 use datadir::server::BinlogPosition;
 use format::Lsn;
-use recovery::{BeyondKind, RecoverOptions, Recovered, Waiting};
+use recovery::{BeyondKind, ReachedMoment, RecoverOptions, Recovered, Waiting};
 
-use crate::args::{RecoverArgs, Until};
+use crate::args::RecoverArgs;
+use crate::options::Until;
+use crate::options::moment::Moment;
 use crate::print::{grouped, peak_memory, position, written};
 use crate::terminal::{self, shown};
 use crate::{document, wall};
@@ -30,7 +32,12 @@ pub fn limits(until: Option<&Until>) -> (Option<Lsn>, Option<SystemTime>) {
 /// The moment that was asked for, and how much of what was committed before it is there.
 pub fn print_moment(until: Option<&Until>, done: &Recovered, out: &mut dyn Write) -> io::Result<()> {
     let (Some(Until::Time(asked)), Some(reached)) = (until, &done.moment) else { return Ok(()) };
-    writeln!(out, "moment    {}: LSN {}", asked.in_both(), done.end_lsn)?;
+    print_reached(asked, reached, done.end_lsn, out)
+}
+
+/// The same of a time that led to an LSN.
+pub fn print_reached(asked: &Moment, reached: &ReachedMoment, lsn: u64, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "moment    {}: LSN {lsn}", asked.in_both())?;
     match reached.complete_us {
         None => writeln!(
             out,

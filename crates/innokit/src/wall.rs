@@ -25,7 +25,7 @@ use datadir::remote::is_url;
 use recovery::OutsidePlace;
 
 use crate::args::{BackupCommand, Command, RecoverArgs, RedoCommand, RestoreArgs, TableCommand};
-use crate::options::key_paths;
+use crate::options::{ViewArgs, key_paths};
 
 /// Whether this process runs nothing but innokit.
 static IS_PROGRAM: AtomicBool = AtomicBool::new(false);
@@ -196,8 +196,23 @@ fn named(command: &Command) -> Option<Vec<PathBuf>> {
         }
         _ => return None,
     };
-    let all: Vec<PathBuf> = paths.iter().cloned().chain(keys).chain(others.cloned()).collect();
+    let viewed = view_of(command).map_or_else(Vec::new, |view| view.seen(paths));
+    let all: Vec<PathBuf> = paths.iter().cloned().chain(keys).chain(others.cloned()).chain(viewed).collect();
     (!all.iter().any(|path| is_url(path))).then_some(all)
+}
+
+/// What the command says about a view, if it can open one.
+fn view_of(command: &Command) -> Option<&ViewArgs> {
+    Some(match command {
+        Command::Check(args) => &args.view,
+        Command::Info(args) => &args.view,
+        Command::Table(TableCommand::Check(args)) => &args.table.view,
+        Command::Table(TableCommand::Count(args)) => &args.view,
+        Command::Table(TableCommand::Schema(args)) => &args.view,
+        Command::Table(TableCommand::Checksum(args)) => &args.rows.view,
+        Command::Table(TableCommand::Export(args)) => &args.rows.view,
+        _ => return None,
+    })
 }
 
 fn of_recover(args: &RecoverArgs) -> Option<Vec<Room>> {

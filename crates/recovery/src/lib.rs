@@ -38,6 +38,8 @@ pub use door::on_target_made;
 pub use recover::Simulated;
 #[cfg(fuzzing)]
 pub use recover::fuzzed_outside;
-pub use recover::{Increment, OutsidePlace, ReachedMoment, RecoverError, RecoverOptions, Recovered, Waiting, recover};
+pub use recover::{
+    Increment, OutsidePlace, ReachedMoment, RecoverError, RecoverOptions, Recovered, View, ViewOptions, Waiting, recover,
+};
 pub use restore::{FileOwner, RestoreError, RestoreOptions, Restored, restore};
 pub use unpack::{UnpackError, Unpacked, unpack, unpack_at_most};

@@ -288,6 +288,12 @@ impl RedoBatch {
         self.pages.ids()
     }
 
+    /// Whether there is redo of the page.
+    #[must_use]
+    pub fn has(&self, id: PageId) -> bool {
+        self.pages.get(id).0 != NO_ENTRY
+    }
+
     /// The redo of a page, in log order. One mini-transaction may be returned in several parts.
     #[must_use]
     pub fn redo(&self, id: PageId) -> PageRedo<'_> {

@@ -1,7 +1,7 @@
 //! The only access to storage: requests in, completions out, at most `depth` in flight, buffers from a bounded pool.
 //!
-//! Engines: [`Uring`] (Linux), [`Threads`] (any Unix), [`sim::SimDevice`] (a simulated device with faults). Others are passed in through
-//! [`OpenQueue`]. Nothing about the engine is global. [`Aio`] (Linux) and [`Mapped`] (any Unix) are the older ways, which benches compare
+//! Engines: [`Uring`] (Linux), [`Threads`] (any Unix), [`Made`] (bytes that other code makes), [`sim::SimDevice`] (a simulated device with
+//! faults). Others are passed in through [`OpenQueue`]. Nothing about the engine is global. [`Aio`] (Linux) and [`Mapped`] (any Unix) are the older ways, which benches compare
 //! with these; no job asks for them.
 
 #[cfg(target_os = "linux")]
@@ -18,7 +18,7 @@ use std::io;
 #[cfg(target_os = "linux")]
 pub use aio::Aio;
 pub use mapped::Mapped;
-pub use threads::Threads;
+pub use threads::{KeptFiles, Made, Threads};
 #[cfg(target_os = "linux")]
 pub use uring::Uring;
 

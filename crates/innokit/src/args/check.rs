@@ -9,6 +9,7 @@ use crate::monitor::MonitorArgs;
 use crate::options::output::OutputArgs;
 use crate::options::reading::ReadingArgs;
 use crate::options::sizes::{rate, size};
+use crate::options::view::ViewArgs;
 
 pub(super) const CHECK_EXAMPLES: &str = "\
 Examples:
@@ -64,6 +65,9 @@ pub struct CheckArgs {
     /// Verify only pages that were changed at this LSN or later (all are read).
     #[arg(long, value_name = "LSN", help_heading = "Reading")]
     pub since_lsn: Option<u64>,
+
+    #[command(flatten)]
+    pub view: ViewArgs,
 
     #[command(flatten)]
     pub monitor: MonitorArgs,

@@ -7,6 +7,7 @@ use clap::Args;
 use crate::options::keys::KeyArgs;
 use crate::options::selection::SelectionArgs;
 use crate::options::sizes::page_size;
+use crate::options::view::ViewArgs;
 use crate::picture;
 
 pub(super) const INFO_EXAMPLES: &str = "\
@@ -52,6 +53,9 @@ pub struct InfoArgs {
 
     #[command(flatten)]
     pub selected: SelectionArgs,
+
+    #[command(flatten)]
+    pub view: ViewArgs,
 }
 
 #[cfg(test)]

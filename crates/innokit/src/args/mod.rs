@@ -3,18 +3,14 @@
 
 mod backup;
 mod check;
-mod civil;
 mod info;
 mod manual;
-mod moment;
-mod posix_zone;
 mod recover;
 mod redo;
 mod restore;
 mod server;
 mod table;
 mod unpack;
-mod zone;
 
 use std::ffi::OsString;
 
@@ -29,7 +25,7 @@ use self::info::INFO_EXAMPLES;
 pub use self::info::InfoArgs;
 pub use self::manual::{CompletionsArgs, ManArgs};
 use self::recover::RECOVER_EXAMPLES;
-pub use self::recover::{RecoverArgs, Until};
+pub use self::recover::RecoverArgs;
 pub use self::redo::{RedoArchiveArgs, RedoCommand, RedoInfoArgs, RedoVerifyArgs};
 use self::restore::RESTORE_EXAMPLES;
 pub use self::restore::RestoreArgs;

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args};
 use recovery::OutsidePlace;
 
-use super::moment::Moment;
 use crate::options::keys::key_file;
 use crate::options::sizes::bytes;
 
@@ -26,22 +25,6 @@ Exit status:
   0  recovered, or there was nothing to do
   1  the log, or a page that it changes, is damaged
   2  it could not be done";
-
-/// Where a recovery ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Until {
-    /// At an LSN.
-    Lsn(u64),
-    /// Where the archive was at a time.
-    Time(Moment),
-}
-
-pub(super) fn until(text: &str) -> Result<Until, String> {
-    match text.parse() {
-        Ok(lsn) => Ok(Until::Lsn(lsn)),
-        Err(_) => Moment::parse(text).map(Until::Time),
-    }
-}
 
 /// Options of `recover`.
 #[derive(Debug, Args)]
@@ -134,16 +117,4 @@ pub(super) fn outside(text: &str) -> Result<OutsidePlace, String> {
     place.ok_or_else(|| {
         "say the directory that the server had, from the root on, and the new one: /old/disk=/new/disk".to_owned()
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_number_is_an_lsn_and_anything_else_a_time() {
-        assert_eq!(until("80703969"), Ok(Until::Lsn(80_703_969)));
-        assert!(matches!(until("2026-11-23T20:15:00"), Ok(Until::Time(_))));
-        assert!(until("80703969x").is_err_and(|error| error.contains("an LSN, or a time")));
-    }
 }

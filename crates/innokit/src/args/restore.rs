@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use clap::Args;
 use recovery::{FileOwner, OutsidePlace};
 
-use super::recover::{Until, outside, until};
+use super::recover::outside;
 use crate::options::keys::key_file;
 use crate::options::sizes::bytes;
+use crate::options::until::{Until, until};
 
 pub(super) const RESTORE_EXAMPLES: &str = "\
 Examples:

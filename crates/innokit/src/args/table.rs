@@ -9,6 +9,7 @@ use crate::options::output::OutputArgs;
 use crate::options::reading::ReadingArgs;
 use crate::options::selection::SelectionArgs;
 use crate::options::sizes::page_size;
+use crate::options::view::ViewArgs;
 use crate::table_rows::{CHECKSUM_EXAMPLES, ChecksumArgs, EXPORT_EXAMPLES, ExportArgs};
 
 pub(super) const TABLE_EXAMPLES: &str = "\
@@ -85,6 +86,9 @@ pub struct SchemaArgs {
     #[command(flatten)]
     pub selected: SelectionArgs,
 
+    #[command(flatten)]
+    pub view: ViewArgs,
+
     /// Print one JSON document instead of SQL.
     #[arg(long)]
     pub json: bool,
@@ -114,6 +118,9 @@ pub struct TableArgs {
     /// How pages are read ahead of need.
     #[arg(long, value_enum, default_value_t = Ahead::Logical, value_name = "POLICY", help_heading = "Reading")]
     pub read_ahead: Ahead,
+
+    #[command(flatten)]
+    pub view: ViewArgs,
 
     #[command(flatten)]
     pub output: OutputArgs,

@@ -13,7 +13,7 @@ use inspect::rows::scan::ScanOptions;
 pub use self::checksum::{CHECKSUM_EXAMPLES, ChecksumArgs, checksum};
 pub use self::export::{EXPORT_EXAMPLES, ExportArgs, run_export};
 use crate::monitor::metrics::{self, RowsRun};
-use crate::options::{Progress, ReadingArgs};
+use crate::options::{Progress, ReadingArgs, ViewArgs};
 use crate::terminal::shown;
 
 /// Options of `table checksum` and `table export`.
@@ -29,6 +29,9 @@ pub struct RowsArgs {
 
     #[command(flatten)]
     pub reading: ReadingArgs,
+
+    #[command(flatten)]
+    pub view: ViewArgs,
 
     /// Also write the result as Prometheus metrics into this file, whole or not at all (for node_exporter's textfile collector).
     #[arg(long, value_name = "FILE", help_heading = "Monitoring")]

@@ -7,25 +7,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flow::queue::OpenQueue;
 use flow::rewrite::{Change, Changes, RewriteOptions, Rewriter, RunError, Safety, Stretch};
-use format::bytes::be;
-use format::codec::{Compression, Deflater};
-use format::fil::FIL_PAGE_LSN;
-use format::page::rollback::make_active;
-use format::page::seal::seal_flush_lsn;
-use format::{Encryption, Lsn, PageId, SpaceFormat, SpaceId, Verdict};
-use redo::apply::{Outcome, Replay};
-use redo::record::{RedoRecord, Subject};
+use format::{Lsn, PageId, SpaceId, Verdict};
+use redo::record::Subject;
 
-use super::error::{RecoverError, Result, damaged, refused};
+use super::error::{RecoverError, Result};
 use super::files::Files;
 use super::log::{RedoLog, Scan};
-use super::log_end::refuse_newer;
+use super::page_work::{Apply, Closed, GiveUpWaiting, Look, PageBuffers, Restore, Tally, Task, Touched, Wipe};
 use super::plan::RecoverPlan;
 use super::prefetch::PrefetchedFile;
 use super::space::PlannedSpace;
 use super::stretches::{Planned, stretches};
-use crate::redo_batch::{PageRedo, RedoBatch};
-use datadir::page::PageOpener;
+use crate::redo_batch::RedoBatch;
 
 /// Upper limit of parts. Beyond that, reading some pages twice costs less than reading the log once more for each part.
 const PARTS_MAX: usize = 64;
@@ -39,21 +32,6 @@ pub(super) struct Counts {
     pub unchanged: u64,
     pub freed: u64,
     pub restored: u64,
-}
-
-/// The same counts, shared by all cores.
-#[derive(Debug, Default)]
-struct Tally {
-    read: AtomicU64,
-    changed: AtomicU64,
-    unchanged: AtomicU64,
-    freed: AtomicU64,
-    restored: AtomicU64,
-}
-
-fn count(counter: &AtomicU64) {
-    // Relaxed: a count, read when the threads have been joined.
-    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 /// The pass over the pages.
@@ -92,32 +70,15 @@ impl<'w> Work<'w> {
 
     /// Restores all torn pages for which the server has a doublewrite copy.
     pub fn restore(&mut self) -> Result<()> {
-        let plan = self.plan;
-        let is_hidden = |format: &SpaceFormat| format.is_page_compressed() || format.encryption() != Encryption::None;
-        let hidden = plan.spaces.iter().filter(|(_, space)| is_hidden(&space.format)).map(|(&id, _)| id).collect();
-        let mut opener = PageOpener::new();
-        let mut is_known = |id: &PageId| {
-            let space = plan.spaces.get(&id.space).filter(|_| self.files.has(id.space));
-            // The page is gone if the tablespace was truncated after the copy was made.
-            let space = space.filter(|space| space.format.physical().offset_of(id.page_no.0) < space.len);
-            space.is_some_and(|space| plan.copy_of(*id, space, &mut opener).is_some())
-        };
-        let mut pages = plan.copies.ids(&hidden);
-        pages.retain(|id| is_known(id));
+        let (plan, files) = (self.plan, self.files);
+        let pages = plan.restorable(|space| files.has(space));
         let tally = Arc::clone(&self.tally);
         self.each(&pages, |_| false, &Restore { plan, tally: &tally })
     }
 
     /// Wipes doublewrite copies later than the end of the recovery: a server that reaches their LSNs again would take them for its own.
     pub fn forget_later_copies(&mut self) -> Result<()> {
-        if self.plan.wanted.rest.is_none() {
-            return Ok(());
-        }
-        let later = self.plan.copies.later_than(self.plan.wanted.end);
-        let mut pages: Vec<PageId> = later.iter().map(|page_no| PageId::new(SpaceId::SYSTEM.0, page_no.0)).collect();
-        pages.sort_unstable();
-        // Both halves of the area may be given as the same place.
-        pages.dedup();
+        let pages = self.plan.later_copies();
         self.each(&pages, |_| false, &Wipe)
     }
 
@@ -208,7 +169,7 @@ impl<'w> Work<'w> {
 }
 
 /// Adds redo until the batch is full or the log has reached `until`. Returns whether more of the log follows.
-fn gather(batch: &mut RedoBatch, scan: &mut Scan<'_>, until: Lsn) -> Result<bool> {
+pub(super) fn gather(batch: &mut RedoBatch, scan: &mut Scan<'_>, until: Lsn) -> Result<bool> {
     scan.run(&mut |scanned| {
         let mut adding = batch.begin_mtr(&scanned.mtr);
         for (subject, bytes) in scanned.records() {
@@ -218,21 +179,6 @@ fn gather(batch: &mut RedoBatch, scan: &mut Scan<'_>, until: Lsn) -> Result<bool
         }
         Ok(!batch.is_full() && scanned.mtr.end < until)
     })
-}
-
-/// A task for each page.
-trait Task: Sync {
-    /// `page` is as stored in its file, or zeros.
-    fn on(&self, page: &mut [u8], id: PageId, space: &PlannedSpace, buffers: &mut PageBuffers) -> Result<Touched>;
-}
-
-/// What a task did to a page.
-enum Touched {
-    Nothing,
-    /// Changed; the buffers have its old content.
-    Changed,
-    /// Built without reading the old content.
-    Made,
 }
 
 /// Runs a task on each page of each stretch.
@@ -270,223 +216,4 @@ impl<T: Task> Change for Each<'_, T> {
         }
         Ok(())
     }
-}
-
-/// Replaces torn pages with their copies.
-struct Restore<'r> {
-    plan: &'r RecoverPlan,
-    tally: &'r Tally,
-}
-
-impl Task for Restore<'_> {
-    fn on(&self, page: &mut [u8], id: PageId, space: &PlannedSpace, buffers: &mut PageBuffers) -> Result<Touched> {
-        if !is_torn(&buffers.verdict(page, id, space)) {
-            return Ok(Touched::Nothing);
-        }
-        let Some(copy) = self.plan.copy_of(id, space, &mut buffers.opener) else { return Ok(Touched::Nothing) };
-        page.copy_from_slice(copy);
-        count(&self.tally.restored);
-        Ok(Touched::Changed)
-    }
-}
-
-/// Records the LSN up to which everything is flushed.
-struct Closed(Lsn);
-
-impl Task for Closed {
-    fn on(&self, page: &mut [u8], id: PageId, space: &PlannedSpace, buffers: &mut PageBuffers) -> Result<Touched> {
-        let name = space.path.display();
-        if !matches!(buffers.verdict(page, id, space), Verdict::Ok(_)) {
-            return damaged(format!("{name}: the first page is damaged"));
-        }
-        let sealed = seal_flush_lsn(page, self.0, &space.format);
-        sealed.map_err(|error| RecoverError::Refused(format!("{name}: {error}")))?;
-        Ok(Touched::Changed)
-    }
-}
-
-/// Makes a transaction active that waits for a binary log. The page keeps its LSN: no redo describes the change, and none needs to.
-struct GiveUpWaiting<'r> {
-    plan: &'r RecoverPlan,
-}
-
-impl Task for GiveUpWaiting<'_> {
-    fn on(&self, page: &mut [u8], id: PageId, space: &PlannedSpace, buffers: &mut PageBuffers) -> Result<Touched> {
-        let stored = buffers.open(page, id, space, self.plan)?;
-        if make_active(page).is_none() {
-            return Ok(Touched::Nothing);
-        }
-        seal(page, id, space, (stored, &mut buffers.deflater))?;
-        Ok(Touched::Changed)
-    }
-}
-
-/// Empties pages.
-struct Wipe;
-
-impl Task for Wipe {
-    fn on(&self, page: &mut [u8], _: PageId, _: &PlannedSpace, _: &mut PageBuffers) -> Result<Touched> {
-        page.fill(0);
-        Ok(Touched::Changed)
-    }
-}
-
-/// Passes pages on and changes nothing.
-struct Look<J>(J);
-
-impl<J> Task for Look<J>
-where
-    J: Fn(PageId, &PlannedSpace, &Verdict, Lsn) -> Result<()> + Sync,
-{
-    fn on(&self, page: &mut [u8], id: PageId, space: &PlannedSpace, buffers: &mut PageBuffers) -> Result<Touched> {
-        let lsn = Lsn(be::u64_at(page, FIL_PAGE_LSN).unwrap_or(0));
-        (self.0)(id, space, &buffers.verdict(page, id, space), lsn).map(|()| Touched::Nothing)
-    }
-}
-
-/// Applies each page's redo.
-struct Apply<'r> {
-    plan: &'r RecoverPlan,
-    batch: &'r RedoBatch,
-    tally: &'r Tally,
-}
-
-impl Task for Apply<'_> {
-    fn on(&self, page: &mut [u8], id: PageId, space: &PlannedSpace, buffers: &mut PageBuffers) -> Result<Touched> {
-        let redo = self.batch.redo(id);
-        let is_void = redo.is_void;
-        let mut stored = None;
-        if is_void {
-            page.fill(0);
-        } else {
-            count(&self.tally.read);
-            match buffers.open(page, id, space, self.plan) {
-                // The redo initializes the page, so its old content does not matter.
-                Err(RecoverError::Damaged(_)) if makes_page(redo.clone()) => page.fill(0),
-                other => stored = other?,
-            }
-            if is_all_zeros(page) && id.page_no.0 != 0 && !makes_page(redo.clone()) {
-                let name = space.path.display();
-                return damaged(format!("{name}: page {} needs redo, but has never been written", id.page_no));
-            }
-            let lsn = Lsn(be::u64_at(page, FIL_PAGE_LSN).unwrap_or(0));
-            refuse_newer(&space.path, space.path.is_absolute(), id.page_no, lsn, self.plan.wanted.end)?;
-        }
-        let (counter, done) = match apply(page, id, space, redo, (stored, &mut buffers.deflater))? {
-            Outcome::Unchanged => (&self.tally.unchanged, Touched::Nothing),
-            Outcome::Freed => (&self.tally.freed, Touched::Nothing),
-            Outcome::Changed(_) if is_void && !space.is_sparse() => (&self.tally.changed, Touched::Made),
-            Outcome::Changed(_) => (&self.tally.changed, Touched::Changed),
-        };
-        count(counter);
-        Ok(done)
-    }
-}
-
-/// Whether nothing was ever written to the page.
-fn is_all_zeros(page: &[u8]) -> bool {
-    be::u64_at(page, FIL_PAGE_LSN) == Some(0) && page.iter().all(|byte| *byte == 0)
-}
-
-/// Whether the first record initializes the page.
-fn makes_page(mut redo: PageRedo<'_>) -> bool {
-    let first = redo.next().and_then(|mtr| mtr.records().next());
-    matches!(first, Some(Ok(RedoRecord::Page(record))) if record.change.makes_page())
-}
-
-/// Applies the redo of one page, and seals the page if that changed it. `compressing`: the algorithm that compressed the page in its file,
-/// and the compressor for writing it again.
-fn apply(
-    page: &mut [u8],
-    id: PageId,
-    space: &PlannedSpace,
-    redo: PageRedo<'_>,
-    compressing: (Option<Compression>, &mut Deflater),
-) -> Result<Outcome> {
-    let (format, name) = (&space.format, space.path.display());
-    let mut replay = Replay::onto(page, id, format)
-        .map_err(|error| RecoverError::Damaged(format!("{name}: page {}: {error}", id.page_no)))?;
-    let mut last = Lsn(0);
-    for mtr in redo {
-        replay.apply(&mtr).map_err(|error| at_lsn(space, id, mtr.start, &error))?;
-        last = mtr.start;
-    }
-    let outcome = replay.finish().map_err(|error| at_lsn(space, id, last, &error))?;
-    if matches!(outcome, Outcome::Changed(_)) {
-        seal(page, id, space, compressing)?;
-    }
-    Ok(outcome)
-}
-
-/// Seals a changed page. `compressing` as for [`apply`].
-fn seal(
-    page: &mut [u8],
-    id: PageId,
-    space: &PlannedSpace,
-    compressing: (Option<Compression>, &mut Deflater),
-) -> Result<()> {
-    let sealed = space.crypt.seal(page, id, &space.format, compressing);
-    let name = space.path.display();
-    sealed.map_err(|error| RecoverError::Refused(format!("{name}: page {}: {error}", id.page_no)))
-}
-
-/// A core's buffers, reused for every page.
-#[derive(Default)]
-struct PageBuffers {
-    /// The page as it was in its file.
-    before: Vec<u8>,
-    opener: PageOpener,
-    deflater: Deflater,
-}
-
-impl PageBuffers {
-    fn verdict(&mut self, page: &[u8], id: PageId, space: &PlannedSpace) -> Verdict {
-        self.opener.verdict(page, space.at(id))
-    }
-
-    /// Turns a page as stored into the page the server works on. Returns the algorithm that page_compressed it, if any.
-    fn open(
-        &mut self,
-        page: &mut [u8],
-        id: PageId,
-        space: &PlannedSpace,
-        plan: &RecoverPlan,
-    ) -> Result<Option<Compression>> {
-        let mut verdict = self.verdict(page, id, space);
-        if is_torn(&verdict)
-            && let Some(copy) = plan.copy_of(id, space, &mut self.opener)
-        {
-            page.copy_from_slice(copy);
-            verdict = self.verdict(page, id, space);
-        }
-        let name = space.path.display();
-        match verdict {
-            Verdict::Ok(_) | Verdict::Empty => {}
-            Verdict::Corrupt(damage) => {
-                return damaged(format!("{name}: page {} needs redo, but {damage}", id.page_no));
-            }
-            Verdict::Unverifiable(why) => {
-                return refused(format!("{name}: page {} needs redo, but is {why}", id.page_no));
-            }
-        }
-        let (opened, compression) = match self.opener.open(page, space.at(id)) {
-            Ok(opened) => {
-                ((opened.decrypted || opened.inflated.is_some()).then(|| opened.page.to_vec()), opened.inflated)
-            }
-            Err(error) => return damaged(format!("{name}: page {} needs redo, but {error}", id.page_no)),
-        };
-        if let Some(opened) = opened {
-            page.iter_mut().zip(opened).for_each(|(to, from)| *to = from);
-        }
-        Ok(compression)
-    }
-}
-
-/// Whether the server may have been writing the page when it died, so that a copy would help.
-fn is_torn(verdict: &Verdict) -> bool {
-    matches!(verdict, Verdict::Corrupt(_) | Verdict::Empty)
-}
-
-fn at_lsn(space: &PlannedSpace, id: PageId, lsn: Lsn, error: &dyn std::fmt::Display) -> RecoverError {
-    RecoverError::Damaged(format!("{}: page {}, redo at LSN {lsn}: {error}", space.path.display(), id.page_no))
 }

@@ -91,6 +91,14 @@ impl Definitions {
         }
     }
 
+    /// Refuses to view a moment after a change of definitions, whose files a view cannot show yet.
+    pub fn refuse_view(&self, lsn: Lsn) -> Result<()> {
+        refused(format!(
+            "a definition changed at LSN {lsn}, after the base copy (LSN {}), and a view does not show the .frm files of later moments yet: view              that LSN at most (--until {lsn}), or recover a copy (innokit recover --redo --to)",
+            self.after
+        ))
+    }
+
     /// Refuses to recover beyond a change of definitions.
     pub fn refuse(&self, what: &str, lsn: Lsn) -> Result<()> {
         refused(format!(

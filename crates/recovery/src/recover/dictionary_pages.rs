@@ -10,6 +10,7 @@ use format::{Lsn, SpaceId};
 
 use super::error::{Result, failed};
 use super::plan::RecoverPlan;
+use super::space::SpacePart;
 use crate::door;
 use datadir::reading::read_up_to;
 
@@ -32,6 +33,18 @@ pub(super) fn check(datadir: &Path, plan: &RecoverPlan) -> Result<()> {
 
 /// Where the archive first changes the columns or indexes of a table after the base copy, if it does.
 pub(super) fn first(datadir: &Path, plan: &RecoverPlan) -> Result<Option<Lsn>> {
+    first_in(plan, |part, at, size| {
+        let path = datadir.join(&part.path);
+        let page = door::open_file(&path).and_then(|file| read_up_to(&file, at - part.start, size));
+        page.map_err(failed(&path, "reading the dictionary"))
+    })
+}
+
+/// The same, with pages from `read`, which gets a file of the system tablespace, a place in the tablespace and a length.
+pub(super) fn first_in(
+    plan: &RecoverPlan,
+    read: impl Fn(&SpacePart, u64, usize) -> Result<Vec<u8>>,
+) -> Result<Option<Lsn>> {
     let (Some(definitions), Some(system)) = (&plan.wanted.definitions, plan.spaces.get(&SpaceId::SYSTEM)) else {
         return Ok(None);
     };
@@ -40,9 +53,7 @@ pub(super) fn first(datadir: &Path, plan: &RecoverPlan) -> Result<Option<Lsn>> {
     for (&page_no, &lsn) in &definitions.pages {
         let at = u64::from(page_no) * size as u64;
         let Some(part) = system.parts_now().into_iter().rfind(|part| part.start <= at) else { continue };
-        let path = datadir.join(&part.path);
-        let page = door::open_file(&path).and_then(|file| read_up_to(&file, at - part.start, size));
-        let page = page.map_err(failed(&path, "reading the dictionary"))?;
+        let page = read(&part, at, size)?;
         let is_index = be::u16_at(&page, FIL_PAGE_TYPE) == Some(FIL_PAGE_INDEX);
         let is_tree = be::u64_at(&page, PAGE_INDEX_ID).is_some_and(|tree| TREES.contains(&tree));
         if ROOTS.contains(&page_no) || (is_index && is_tree) {

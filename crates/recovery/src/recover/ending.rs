@@ -9,7 +9,7 @@
 //! earlier, is replaced.
 
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use format::Lsn;
 use format::keyring::KeyStore;
@@ -33,6 +33,18 @@ pub(super) enum Ending {
     NewLog(Vec<u8>, u64),
     /// With one more log file: its first bytes, and its size.
     NewFile(Vec<u8>, usize),
+}
+
+/// A file of a closed log.
+#[derive(Debug)]
+pub(super) struct ClosedFile {
+    pub path: PathBuf,
+    /// Its length. `None` for a file that is removed.
+    pub len: Option<u64>,
+    /// Whether it is the file that was there, but for the writes. Otherwise it is zeros but for them.
+    pub has_base: bool,
+    /// Bytes by their offsets, in the order in which they are written.
+    pub writes: Vec<(u64, Vec<u8>)>,
 }
 
 impl Ending {
@@ -61,6 +73,31 @@ impl Ending {
             Vendor::MariaDb(_) => wanted.end,
             Vendor::MySql(log) => log.next_checkpoint(wanted.log_end),
         })
+    }
+
+    /// The files of the log once it is closed, for who does not write them.
+    pub fn closed(&self, log: &RedoLog, end: Lsn) -> Result<Vec<ClosedFile>> {
+        let new = |path: &Path, bytes: &[u8], len: u64| ClosedFile {
+            path: path.to_path_buf(),
+            len: Some(len),
+            has_base: false,
+            writes: vec![(0, bytes.to_vec())],
+        };
+        match (self, &log.vendor) {
+            (Self::InPlace(closing), Vendor::MariaDb(log)) => {
+                let writes = log.closing_writes(end, closing)?;
+                Ok(vec![ClosedFile { path: log.path.clone(), len: Some(log.own_size()), has_base: true, writes }])
+            }
+            (Self::NewLog(bytes, size), Vendor::MariaDb(log)) => Ok(vec![new(&log.path, bytes, *size)]),
+            (Self::NewLog(bytes, size), Vendor::MySql(log)) => Ok(vec![new(log.first_file(), bytes, *size)]),
+            (Self::NewFile(bytes, size), Vendor::MySql(log)) => {
+                let (path, replaced) = log.closing_place()?;
+                let gone =
+                    replaced.into_iter().map(|path| ClosedFile { path, len: None, has_base: false, writes: Vec::new() });
+                Ok(gone.chain([new(&path, bytes, *size as u64)]).collect())
+            }
+            _ => Err(RecoverError::Internal("the redo log is not closed like this")),
+        }
     }
 
     pub fn write(&self, log: &RedoLog, end: Lsn) -> Result<()> {

@@ -137,8 +137,13 @@ impl LaterFiles {
 
     /// Fails if the dictionary has a tablespace without a file, or would have one after the server's start: MySQL may drop the hidden tables of a
     /// full-text index before the statement is committed, and a server that then reads the index aborts. And the file of a table that is imported
-    /// is in no log.
-    pub fn refuse_without_files(&self, datadir: &Path, keys: &KeyStore) -> Result<()> {
+    /// is in no log. `has_file`: whether a tablespace has one.
+    pub fn refuse_without_files(
+        &self,
+        datadir: &Path,
+        keys: &KeyStore,
+        has_file: impl Fn(SpaceId) -> bool,
+    ) -> Result<()> {
         let known = tablespaces_of(datadir, keys)
             .or_else(|why| refused(format!("{}: the dictionary cannot be read: {why}", datadir.display())))?;
         let unread = |why: String| refused(format!("{}: the dictionary cannot be read: {why}", datadir.display()));
@@ -157,7 +162,7 @@ impl LaterFiles {
         }
         // Before the end of the base copy it was discarded, or it is lost on the server.
         // A rename may be half done.
-        let is_lost = |space: &u32| named_in(datadir, SpaceId(*space)).is_none();
+        let is_lost = |space: &u32| !has_file(SpaceId(*space));
         match known.iter().find(|(space, (_, is_there))| !is_there && is_lost(space)) {
             Some((_, (name, _))) => refused(format!(
                 "{name}: the dictionary has the table, and neither the base copy nor the log has its file: it was imported, which MySQL's redo log \

@@ -222,6 +222,14 @@ impl RedoLog {
         }
     }
 
+    /// Whether its records are encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        match &self.vendor {
+            Vendor::MariaDb(log) => log.key.is_some(),
+            Vendor::MySql(log) => !log.log.keys.is_empty(),
+        }
+    }
+
     /// Sets the size of log requests and how many are in flight.
     pub fn tuned(mut self, tuning: &Tuning) -> Self {
         self.options.block_size = tuning.log_block;

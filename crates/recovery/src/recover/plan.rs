@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use format::{Lsn, PageId, SpaceId};
+use format::{Encryption, Lsn, PageId, SpaceFormat, SpaceId};
 
 use super::space::PlannedSpace;
 use super::wanted::Wanted;
@@ -39,5 +39,34 @@ impl RecoverPlan {
     /// The doublewrite copy that the server made before it last wrote the page; `None` if it has none.
     pub fn copy_of(&self, id: PageId, space: &PlannedSpace, opener: &mut PageOpener) -> Option<&[u8]> {
         self.copies.find(space.at(id), self.wanted.lsns_of_copies(), opener)
+    }
+
+    /// The pages of tablespaces that `has_file` for which the server has a doublewrite copy.
+    pub fn restorable(&self, has_file: impl Fn(SpaceId) -> bool) -> Vec<PageId> {
+        let is_hidden = |format: &SpaceFormat| format.is_page_compressed() || format.encryption() != Encryption::None;
+        let hidden = self.spaces.iter().filter(|(_, space)| is_hidden(&space.format)).map(|(&id, _)| id).collect();
+        let mut opener = PageOpener::new();
+        let mut is_known = |id: &PageId| {
+            let space = self.spaces.get(&id.space).filter(|_| has_file(id.space));
+            // The page is gone if the tablespace was truncated after the copy was made.
+            let space = space.filter(|space| space.format.physical().offset_of(id.page_no.0) < space.len);
+            space.is_some_and(|space| self.copy_of(*id, space, &mut opener).is_some())
+        };
+        let mut pages = self.copies.ids(&hidden);
+        pages.retain(|id| is_known(id));
+        pages
+    }
+
+    /// The pages of the doublewrite area with copies later than the end of the recovery, if it ends before the log does.
+    pub fn later_copies(&self) -> Vec<PageId> {
+        if self.wanted.rest.is_none() {
+            return Vec::new();
+        }
+        let later = self.copies.later_than(self.wanted.end);
+        let mut pages: Vec<PageId> = later.iter().map(|page_no| PageId::new(SpaceId::SYSTEM.0, page_no.0)).collect();
+        pages.sort_unstable();
+        // Both halves of the area may be given as the same place.
+        pages.dedup();
+        pages
     }
 }

@@ -13,6 +13,7 @@ use super::durable::sync_directory_of;
 use super::ending::Ending;
 use super::error::{Result, failed};
 use super::files::{Done, Files};
+use super::later_files::named_in;
 use super::log::RedoLog;
 use super::options::RecoverOptions;
 use super::plan::RecoverPlan;
@@ -81,7 +82,8 @@ impl Run<'_> {
         }
         let counts = work.finish()?;
         dictionary_pages::check(datadir, &plan)?;
-        plan.wanted.later.as_ref().map_or(Ok(()), |later| later.refuse_without_files(datadir, keys))?;
+        let has_file = |space| named_in(datadir, space).is_some();
+        plan.wanted.later.as_ref().map_or(Ok(()), |later| later.refuse_without_files(datadir, keys, has_file))?;
         let definitions = definition_files::settle(datadir, log, &plan, (keys, options.stale_tables))?;
         if !is_copy {
             files.sync()?;

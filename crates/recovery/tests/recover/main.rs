@@ -12,6 +12,9 @@
     reason = "helpers of tests fail the test"
 )]
 
+// The lab is also the command's, which knows the crate by this name.
+extern crate innokit_recovery as recovery;
+
 mod bulk;
 mod encrypted;
 #[path = "../redo_apply/load.rs"]
@@ -34,6 +37,8 @@ mod simulated;
 mod torn;
 mod until;
 mod versions;
+#[path = "../view_lab/mod.rs"]
+mod view_lab;
 mod warm;
 mod xtrabackup;
 mod xtrabackup_increments;
@@ -204,6 +209,7 @@ fn recover_both_ways(crashed: &Path, to: &Path, number: u32, keys: &KeyFiles) ->
     fs::remove_dir_all(many).expect("removes");
     let done = run(RecoverOptions { to: Some(to.to_path_buf()), ..RecoverOptions::default() });
     println!("crash {number}: {done:?}");
+    shows_the_same(crashed, to, number, &RecoverOptions { keys: keys.clone(), ..RecoverOptions::default() });
     assert_eq!(files_of(crashed), before, "the input is as it was");
     assert_eq!(of_rounds, files_of(to), "many rounds in place come to what one does in a copy");
     assert_eq!(dry.end_lsn, done.end_lsn);
@@ -212,6 +218,12 @@ fn recover_both_ways(crashed: &Path, to: &Path, number: u32, keys: &KeyFiles) ->
         "{dry:?}"
     );
     done
+}
+
+/// A view has what the recovery of the crash has written, from redo in memory, and from what does not fit there.
+fn shows_the_same(crashed: &Path, recovered: &Path, number: u32, options: &RecoverOptions) {
+    let made = view_lab::assert_shows(crashed, recovered, options);
+    println!("crash {number}: a view made {made} pages");
 }
 
 fn try_crash(kind: &'static str, number: u32) {

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use crate::mishaps::assert_torn_first_page_is_restored;
 use crate::server::{Server, copy, datadir, repository, script};
-use crate::{KeptOnFailure, assert_sound, files_of, mysql_load};
+use crate::{KeptOnFailure, assert_sound, files_of, mysql_load, shows_the_same};
 
 /// Makes the server log its recovery messages, which the tests look for.
 pub const TELLS: &str = "--log-error-verbosity=3";
@@ -251,6 +251,7 @@ pub fn assert_killed_server_is_recovered(kind: &'static str, options: &[&str], n
     let done = run(&server.0, RecoverOptions { to: Some(ours.clone()), ..RecoverOptions::default() });
     println!("crash {number}: {done:?}");
     assert!(!done.was_clean);
+    shows_the_same(&server.0, &ours, number, &RecoverOptions::default());
     copy(&server.0, &rounds);
     run(&rounds, RecoverOptions { memory: 0, round: 1 << 20, ..RecoverOptions::default() });
     assert_eq!(files_of(&rounds), files_of(&ours), "many rounds in place come to what one does in a copy");

@@ -14,7 +14,7 @@ use crate::mishaps::{child_until, in_place_with};
 use crate::places::{OPTIONS, TABLES, TRIES, insert, lsn, rows, run_on};
 use crate::server::{Server, copy, script};
 use crate::versions::OLD;
-use crate::{assert_sound, files_of};
+use crate::{assert_sound, files_of, shows_the_same};
 
 fn until(until: Lsn, keys: &KeyFiles) -> RecoverOptions {
     RecoverOptions { until: Some(until), keys: keys.clone(), ..RecoverOptions::default() }
@@ -62,6 +62,7 @@ impl Crash {
         let to = self.dir.path().join(name);
         let options = RecoverOptions { to: Some(to.clone()), ..until(self.between, &self.keys) };
         let done = recover(&self.server.0, &options).expect("recovers");
+        shows_the_same(&self.server.0, &to, 0, &options);
         (to, done)
     }
 

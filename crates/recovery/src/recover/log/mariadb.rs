@@ -3,7 +3,6 @@
 mod blocks;
 
 use std::fs::File;
-use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -243,25 +242,28 @@ impl MariaDbLog {
         Ok(log)
     }
 
-    /// Records that everything up to `end` is in the data files: the server starts there, without recovery.
-    pub fn close(&self, end: Lsn, closing: &[u8]) -> Result<()> {
+    /// The writes, in order, that record that everything up to `end` is in the data files: the server starts there, without recovery. Each is
+    /// an offset in the file and the bytes there.
+    pub fn closing_writes(&self, end: Lsn, closing: &[u8]) -> Result<Vec<(u64, Vec<u8>)>> {
         if self.is_of_blocks() {
-            return self.close_blocks(end, closing);
+            return self.writes_of_blocks(end, closing);
         }
         let Some((slot, slot_at)) = clean_slot(end).zip(spare_slot(&self.header, &self.parsed)) else {
             return refused("the redo log has no place for a checkpoint");
         };
-        self.write_closing(closing, end).map_err(failed(&self.path, "closing the redo log"))?;
-        let write = self.file.write_all_at(&slot, slot_at as u64).and_then(|()| self.file.sync_all());
-        write.map_err(failed(&self.path, "writing the checkpoint"))
+        let Some(offset) = self.parsed.offset_of(end) else { return refused("the redo log has no place for its end") };
+        let to_file_end = usize::try_from(self.parsed.size - offset).unwrap_or(usize::MAX).min(closing.len());
+        let (before, after) = closing.split_at(to_file_end);
+        let records = [(offset, before.to_vec()), (self.parsed.payload_start(), after.to_vec())];
+        let records = records.into_iter().filter(|(_, bytes)| !bytes.is_empty());
+        Ok(records.chain([(slot_at as u64, slot.to_vec())]).collect())
     }
 
-    fn write_closing(&self, bytes: &[u8], end: Lsn) -> io::Result<()> {
-        let offset = self.parsed.offset_of(end).ok_or(io::ErrorKind::InvalidInput)?;
-        let to_file_end = usize::try_from(self.parsed.size - offset).unwrap_or(usize::MAX).min(bytes.len());
-        let (before, after) = bytes.split_at(to_file_end);
-        self.file.write_all_at(before, offset)?;
-        self.file.write_all_at(after, self.parsed.payload_start())?;
-        self.file.sync_all()
+    /// Closes the log. Each write is durable before the next.
+    pub fn close(&self, end: Lsn, closing: &[u8]) -> Result<()> {
+        self.closing_writes(end, closing)?.iter().try_for_each(|(offset, bytes)| {
+            let written = self.file.write_all_at(bytes, *offset).and_then(|()| self.file.sync_all());
+            written.map_err(failed(&self.path, "closing the redo log"))
+        })
     }
 }

@@ -291,6 +291,12 @@ impl MySqlRedo {
         inside.map_err(|_| RecoverError::Internal("a file of the redo log is outside of the datadir"))
     }
 
+    /// The path of the file that closes a chain, and those of the files that it replaces.
+    pub fn closing_place(&self) -> Result<(PathBuf, Vec<PathBuf>)> {
+        let Some(newest) = self.own().newest() else { return refused("the redo log has no file") };
+        Ok((self.next_path(&newest.path)?, self.own().files.iter().map(|file| file.path.clone()).collect()))
+    }
+
     /// Adds the closing file to a chain and removes the others. xtrabackup's copy stays until its note says that the backup is prepared.
     pub fn close(&self, bytes: &[u8], size: usize) -> Result<()> {
         let Some(newest) = self.own().newest() else { return refused("the redo log has no file") };

@@ -71,26 +71,16 @@ impl MariaDbLog {
         Ok(self.read_block(end)?.and_then(|(_, found)| restarted_blocks(&self.header, &found, end, keys)))
     }
 
-    /// Records that everything up to `end` is in the data files: the server starts there, without recovery.
-    pub(super) fn close_blocks(&self, end: Lsn, closing: &[u8]) -> Result<()> {
+    /// The writes that close the log at `end`.
+    pub(super) fn writes_of_blocks(&self, end: Lsn, closing: &[u8]) -> Result<Vec<(u64, Vec<u8>)>> {
         let Some((slot, slot_at)) = clean_slot(&self.header, &self.parsed, end) else {
             return refused("the redo log has no place for a checkpoint");
         };
         // Last block first: wherever this is interrupted, the log is complete up to its end, and its mini-transactions end there.
-        for offset in self.blocks_behind(end)?.into_iter().rev() {
-            self.write(&[0; LOG_BLOCK_SIZE], offset)?;
-        }
-        match self.read_block(end)? {
-            Some((offset, found)) if found != *closing => self.write(closing, offset)?,
-            _ => {}
-        }
-        self.write(&slot, slot_at as u64)
-    }
-
-    /// Writes the bytes and makes them durable before it returns.
-    fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        let written = self.file.write_all_at(bytes, offset).and_then(|()| self.file.sync_all());
-        written.map_err(failed(&self.path, "closing the redo log"))
+        let behind = self.blocks_behind(end)?.into_iter().rev().map(|offset| (offset, vec![0; LOG_BLOCK_SIZE]));
+        let last = self.read_block(end)?.filter(|(_, found)| found != closing);
+        let last = last.map(|(offset, _)| (offset, closing.to_vec()));
+        Ok(behind.chain(last).chain([(slot_at as u64, slot.to_vec())]).collect())
     }
 
     /// Offsets of the blocks after the one in which the log ends. They hold the start of a mini-transaction that was never completed.

@@ -1,0 +1,142 @@
+//! `--recovered`, `--redo` and `--until` of the commands that read: the command looks at its datadir through a view (`recovery::View`).
+
+use std::error::Error;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Component, Path, PathBuf};
+
+use datadir::files::is_remote;
+use datadir::keys::KeyFiles;
+use recovery::{RecoverOptions, View, ViewOptions};
+
+use crate::args::{Command, TableCommand};
+use crate::options::view::base_of;
+use crate::options::{Until, ViewArgs};
+use crate::recover::{limits, print_reached};
+use crate::terminal;
+
+/// What a command says about its view.
+struct Asked<'c> {
+    view: &'c ViewArgs,
+    paths: &'c mut Vec<PathBuf>,
+    keys: KeyFiles,
+    is_live: bool,
+}
+
+impl<'c> Asked<'c> {
+    /// `None` if the command reads files as they lie.
+    fn of(command: &'c mut Command) -> Option<Self> {
+        let mut is_live = false;
+        let (view, paths, keys) = match command {
+            Command::Check(args) => {
+                is_live = args.live;
+                (&args.view, &mut args.paths, args.reading.keys.files())
+            }
+            Command::Info(args) => (&args.view, &mut args.files, args.keys.files()),
+            Command::Table(TableCommand::Check(args)) => {
+                (&args.table.view, &mut args.table.paths, args.table.reading.keys.files())
+            }
+            Command::Table(TableCommand::Count(args)) => (&args.view, &mut args.paths, args.reading.keys.files()),
+            Command::Table(TableCommand::Checksum(args)) => {
+                (&args.rows.view, &mut args.rows.paths, args.rows.reading.keys.files())
+            }
+            Command::Table(TableCommand::Export(args)) => {
+                (&args.rows.view, &mut args.rows.paths, args.rows.reading.keys.files())
+            }
+            Command::Table(TableCommand::Schema(args)) => (&args.view, &mut args.paths, args.keys.files()),
+            _ => return None,
+        };
+        view.is_wanted().then_some(Self { view, paths, keys, is_live })
+    }
+}
+
+/// The file for redo that does not fit in memory, if the command opens a view. Call it before the wall is raised, behind which none can be made.
+pub fn spill(command: &mut Command) -> Option<File> {
+    Asked::of(command)?;
+    // Without one, a log that fits in memory is viewed all the same.
+    tempfile::tempfile().ok()
+}
+
+/// Has the command read its datadir through the view that it asks for, if it asks for one.
+pub fn look(command: &mut Command, spill: Option<File>) -> Result<(), Box<dyn Error>> {
+    let Some(asked) = Asked::of(command) else { return Ok(()) };
+    let base = common_base(asked.paths)?;
+    if asked.is_live {
+        return Err("`--live` looks at files while a server writes them, and a view at files that no server has open".into());
+    }
+    // The keys are read twice.
+    asked.keys.hold_pipes()?;
+    let (until, until_time) = limits(asked.view.until.as_ref());
+    let recover = RecoverOptions {
+        redo: asked.view.redo.clone(),
+        until,
+        until_time,
+        keys: asked.keys,
+        memory: usize::try_from(asked.view.memory).unwrap_or(usize::MAX),
+        ..RecoverOptions::default()
+    };
+    let view = View::open(&base, ViewOptions { recover, spill })?;
+    view.look_through()?;
+    let mut out = terminal::err();
+    match view.lsn() {
+        Some(lsn) => writeln!(out, "viewing {} at LSN {lsn}", base.display())?,
+        None => writeln!(out, "viewing {} as it lies: its redo log has nothing to apply", base.display())?,
+    }
+    if let (Some(Until::Time(time)), Some(reached), Some(lsn)) = (&asked.view.until, view.moment(), view.lsn()) {
+        print_reached(time, &reached, lsn.0, &mut out)?;
+    }
+    Ok(())
+}
+
+/// The datadir that all paths are in. A path that goes up again (`..`) is replaced by one that does not, as a view knows files by their names.
+fn common_base(paths: &mut [PathBuf]) -> Result<PathBuf, String> {
+    let mut base = None;
+    for path in paths {
+        if path.as_path() == Path::new("-") || is_remote(path) {
+            return Err(format!("{}: a view is of a datadir or a backup on this system", path.display()));
+        }
+        if path.components().any(|part| part == Component::ParentDir) {
+            *path = path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        let Some(found) = base_of(path) else {
+            return Err(format!(
+                "{}: neither a datadir nor in one: a view needs ibdata1 and the redo log beside the tables",
+                path.display()
+            ));
+        };
+        match &base {
+            Some(base) if *base != found => {
+                return Err(format!(
+                    "{} and {} are two datadirs: a view is of one",
+                    base.display(),
+                    found.display()
+                ));
+            }
+            _ => base = Some(found),
+        }
+    }
+    base.ok_or_else(|| "a view needs a datadir".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_is_of_the_one_datadir_that_all_paths_are_in() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let of = |name: &str| dir.path().join(name);
+        for datadir in ["one", "two"] {
+            std::fs::create_dir_all(of(datadir).join("shop")).expect("made");
+            std::fs::write(of(datadir).join("ibdata1"), "").expect("written");
+        }
+        let base = |names: &[&str]| common_base(&mut names.iter().map(|name| of(name)).collect::<Vec<_>>());
+        assert_eq!(base(&["one", "one/shop/later.ibd"]), Ok(of("one")));
+        assert_eq!(base(&["two/shop/../../one"]).map(|base| base.ends_with("one")), Ok(true));
+        for (names, why) in [(&["one", "two/shop"][..], "two datadirs"), (&["."], "neither a datadir"), (&["-"], "neither")] {
+            assert!(base(names).is_err_and(|error| error.contains(why)), "{names:?}");
+        }
+        let url = common_base(&mut [PathBuf::from("s3://bucket/set")]);
+        assert!(url.is_err_and(|error| error.contains("on this system")));
+    }
+}

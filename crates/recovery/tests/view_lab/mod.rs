@@ -1,0 +1,99 @@
+//! Compares a view with the recovery of the same set: all names, and every byte of every file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crc_fast::{CrcAlgorithm, checksum};
+use datadir::files;
+use flow::Job;
+use recovery::{RecoverOptions, View, ViewOptions};
+
+/// The server's list of pages to load, which a recovery writes for its start. A view is for readers.
+const TO_LOAD: &str = "ib_buffer_pool";
+/// A recovered copy's manifest says so.
+const MANIFEST: &str = "innokit.manifest.json";
+/// FIL_PAGE_FILE_FLUSH_LSN of page 0 of the system tablespace, which a recovery stamps when it closes the log.
+const FLUSH_LSN: std::ops::Range<usize> = 26..34;
+
+/// Asserts that the view of `base` has what the recovery with the same options has written to `recovered`, and that the base stays as it is.
+/// Returns the number of pages that were made.
+pub fn assert_shows(base: &Path, recovered: &Path, options: &RecoverOptions) -> u64 {
+    let before = sums(base);
+    let recover = RecoverOptions { to: None, ..options.clone() };
+    let view = View::open(base, ViewOptions { recover, spill: None }).unwrap_or_else(|error| panic!("a view: {error}"));
+    let _in_job = Job::default().enter();
+    view.look_through().expect("the only view of this job");
+    let (mut shown, mut written) = (BTreeMap::new(), BTreeMap::new());
+    walk(view.base(), Path::new(""), &mut shown);
+    walk(recovered, Path::new(""), &mut written);
+    let names = |files: &BTreeMap<PathBuf, PathBuf>| files.keys().cloned().collect::<BTreeSet<_>>();
+    assert_eq!(names(&shown), names(&written), "the names in {}", base.display());
+    for (name, path) in &shown {
+        let (mut seen, mut expected) = (read(path), read(&written[name]));
+        if name == Path::new("ibdata1") {
+            [&mut seen, &mut expected].into_iter().for_each(forget_flush_lsn);
+        }
+        assert_same(name, &seen, &expected);
+    }
+    assert!(files::failures().is_empty(), "{:?}", files::failures());
+    assert_eq!(sums(base), before, "a base is only read");
+    view.made()
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    files::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Without the flushed LSN, and the checksums over it, which are the page's first and last bytes.
+fn forget_flush_lsn(bytes: &mut Vec<u8>) {
+    let size = page_size(bytes);
+    for range in [0..4, FLUSH_LSN, size - 8..size] {
+        bytes[range].fill(0);
+    }
+}
+
+/// The page size that page 0 states: in the flags of either vendor, 16 KiB if there is none.
+fn page_size(bytes: &[u8]) -> usize {
+    let format = format::SpaceFormat::from_page0(bytes).expect("the first page of ibdata1");
+    format.physical().bytes()
+}
+
+fn assert_same(name: &Path, seen: &[u8], expected: &[u8]) {
+    let name = name.display();
+    assert_eq!(seen.len(), expected.len(), "{name}: the length");
+    if seen == expected {
+        return;
+    }
+    let at = seen.iter().zip(expected).position(|(one, other)| one != other).expect("they differ");
+    let count = seen.chunks(4096).zip(expected.chunks(4096)).filter(|(one, other)| one != other).count();
+    panic!("{name}: the first of {count} different blocks of 4 KiB is at byte {at}: {} instead of {}", seen[at], expected[at]);
+}
+
+/// All files below a directory, by their names in it.
+fn walk(root: &Path, below: &Path, found: &mut BTreeMap<PathBuf, PathBuf>) {
+    for entry in files::read_dir(&root.join(below)).expect("a directory") {
+        let name = below.join(entry.file_name());
+        match entry.metadata() {
+            Ok(meta) if meta.is_dir() => walk(root, &name, found),
+            Ok(_) if [TO_LOAD, MANIFEST].iter().any(|other| name == Path::new(other)) => {}
+            Ok(_) => drop(found.insert(name, entry.path())),
+            Err(error) => panic!("{}: {error}", name.display()),
+        }
+    }
+}
+
+/// Length and checksum of every file.
+fn sums(dir: &Path) -> BTreeMap<PathBuf, (usize, u64)> {
+    let (mut sums, mut left) = (BTreeMap::new(), vec![dir.to_path_buf()]);
+    while let Some(folder) = left.pop() {
+        for entry in fs::read_dir(folder).expect("a directory").flatten() {
+            if entry.path().is_dir() {
+                left.push(entry.path());
+            } else if let Ok(bytes) = fs::read(entry.path()) {
+                sums.insert(entry.path(), (bytes.len(), checksum(CrcAlgorithm::Crc64Nvme, &bytes)));
+            }
+        }
+    }
+    sums
+}
