@@ -196,7 +196,11 @@ impl DirEntry {
 /// As `std::fs::read_dir`, and as its iterator: a listing is complete or an error.
 pub fn read_dir(path: &Path) -> io::Result<Vec<DirEntry>> {
     let Some(remote) = remote::of(path)? else {
-        let entry = |entry: fs::DirEntry| DirEntry { path: entry.path(), name: entry.file_name(), meta: EntryMeta::Here(entry) };
+        let entry = |entry: fs::DirEntry| DirEntry {
+            path: entry.path(),
+            name: entry.file_name(),
+            meta: EntryMeta::Here(entry),
+        };
         return here(path, || fs::read_dir(path)?.map(|found| found.map(entry)).collect());
     };
     let is_view = !is_remote(path);

@@ -5,11 +5,13 @@
 mod support;
 
 use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use innokit_flow::queue::sim::{SimDevice, SimOptions};
 #[cfg(target_os = "linux")]
 use innokit_flow::queue::{Aio, Uring};
-use innokit_flow::queue::{Completion, Mapped, OpenQueue, Operation, Queue, Request, Threads};
+use innokit_flow::queue::{Completion, KeptFiles, Made, Mapped, OpenQueue, Operation, Queue, Request, Threads};
 use innokit_flow::{Buffer, BufferPool, FileHandle, FileId};
 
 const SIZE: u32 = 8192;
@@ -170,4 +172,46 @@ fn what_cannot_be_done_fails_by_itself() {
         assert_eq!(done[0].result.as_ref().unwrap_err().raw_os_error(), Some(9), "{}", bench.engine.name());
         assert_eq!(*done[1].result.as_ref().unwrap(), 0);
     }
+}
+
+/// File 0 has its own number at every place, and cannot be read beyond the first block; others are not its.
+#[derive(Debug)]
+struct Numbers;
+
+impl KeptFiles for Numbers {
+    fn keeps(&self, file: FileId) -> bool {
+        file.0 == 0
+    }
+
+    fn read_at(&self, _: FileId, bytes: &mut [u8], offset: u64) -> std::io::Result<usize> {
+        bytes.fill(u8::try_from(offset / u64::from(SIZE)).unwrap());
+        if offset < u64::from(SIZE) * 3 { Ok(bytes.len()) } else { Err(std::io::Error::other("not made")) }
+    }
+}
+
+#[test]
+fn bytes_that_are_made_and_bytes_of_a_device_come_through_one_queue() {
+    let bench = on_disk(Box::new(Made(Arc::new(Numbers))));
+    let (_, file) = bench.on_disk.as_ref().unwrap();
+    file.write_all_at(&[9; SIZE as usize], u64::from(SIZE)).unwrap();
+    let mut pool = BufferPool::new(DEPTH, SIZE).unwrap();
+    let mut queue = bench.engine.open(DEPTH.into(), pool.free()).unwrap();
+    for block in 0..4 {
+        let request = bench.request(Operation::Read, block, pool.take().unwrap());
+        // The second is of the device, where the handle leads.
+        queue.submit(Request { file: FileId(u32::from(block == 1)), ..request });
+    }
+    for done in wait_for_all(queue.as_mut(), 4) {
+        let expected = if done.token == 1 { 9 } else { u8::try_from(done.token).unwrap() };
+        match done.result {
+            Ok(len) => {
+                assert!(len == SIZE && done.buffer.bytes().iter().all(|byte| *byte == expected), "{}", done.token)
+            }
+            Err(error) => assert!(done.token == 3 && error.to_string() == "not made", "{error}"),
+        }
+        pool.give_back(done.buffer);
+    }
+    queue.submit(bench.request(Operation::Write, 0, pool.take().unwrap()));
+    let [written] = wait_for_all(queue.as_mut(), 1).try_into().unwrap();
+    assert_eq!(written.result.unwrap_err().kind(), std::io::ErrorKind::ReadOnlyFilesystem);
 }

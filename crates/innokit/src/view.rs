@@ -62,7 +62,9 @@ pub fn look(command: &mut Command, spill: Option<File>) -> Result<(), Box<dyn Er
     let Some(asked) = Asked::of(command) else { return Ok(()) };
     let base = common_base(asked.paths)?;
     if asked.is_live {
-        return Err("`--live` looks at files while a server writes them, and a view at files that no server has open".into());
+        return Err(
+            "`--live` looks at files while a server writes them, and a view at files that no server has open".into()
+        );
     }
     // The keys are read twice.
     asked.keys.hold_pipes()?;
@@ -106,11 +108,7 @@ fn common_base(paths: &mut [PathBuf]) -> Result<PathBuf, String> {
         };
         match &base {
             Some(base) if *base != found => {
-                return Err(format!(
-                    "{} and {} are two datadirs: a view is of one",
-                    base.display(),
-                    found.display()
-                ));
+                return Err(format!("{} and {} are two datadirs: a view is of one", base.display(), found.display()));
             }
             _ => base = Some(found),
         }
@@ -133,7 +131,9 @@ mod tests {
         let base = |names: &[&str]| common_base(&mut names.iter().map(|name| of(name)).collect::<Vec<_>>());
         assert_eq!(base(&["one", "one/shop/later.ibd"]), Ok(of("one")));
         assert_eq!(base(&["two/shop/../../one"]).map(|base| base.ends_with("one")), Ok(true));
-        for (names, why) in [(&["one", "two/shop"][..], "two datadirs"), (&["."], "neither a datadir"), (&["-"], "neither")] {
+        for (names, why) in
+            [(&["one", "two/shop"][..], "two datadirs"), (&["."], "neither a datadir"), (&["-"], "neither")]
+        {
             assert!(base(names).is_err_and(|error| error.contains(why)), "{names:?}");
         }
         let url = common_base(&mut [PathBuf::from("s3://bucket/set")]);

@@ -15,7 +15,7 @@ mod zone;
 pub use self::keys::key_paths;
 pub use self::output::Progress;
 pub use self::reading::ReadingArgs;
-pub use self::until::Until;
-pub use self::view::ViewArgs;
 #[cfg(feature = "bench")]
 pub use self::sizes::{bytes, size};
+pub use self::until::Until;
+pub use self::view::ViewArgs;

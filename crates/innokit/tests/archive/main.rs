@@ -7,6 +7,9 @@ mod archive_lab;
 mod backup_lab;
 #[path = "../common/mod.rs"]
 mod common;
+#[cfg(feature = "sql")]
+#[path = "../../../recovery/tests/view_lab/mod.rs"]
+mod view_lab;
 
 mod archive;
 #[cfg(feature = "sql")]

@@ -3,8 +3,12 @@
 use std::fs;
 use std::time::Duration;
 
+use format::Lsn;
+use recovery::RecoverOptions;
+
 use crate::archive_lab::{Archiver, Load, assert_same_bytes, wait_for};
 use crate::backup_lab::Server;
+use crate::view_lab::{assert_shows, is_refused};
 
 const TABLES: [&str; 7] = ["shop.a", "shop.b", "shop.z", "shop.parts", "shop.left_0", "shop.right_0", "other.c"];
 /// Moments during a load, and moments between changes that fill the log more than once.
@@ -139,5 +143,25 @@ fn restored(server: &Server, moment: &Moment, starts: bool, is_last: bool) {
             assert!(rows.lines().any(|row| row == counted) && rows.lines().any(|row| row == line.1), "{table}: {rows}");
         }
     }
+    if !starts {
+        // A server on the copy would have changed it.
+        is_viewed_alike(server, moment);
+    }
     fs::remove_dir_all(server.of("out")).expect("removed");
+}
+
+/// A view of the backup at the moment has what the recovery wrote, and sums up the same rows.
+fn is_viewed_alike(server: &Server, moment: &Moment) {
+    let options =
+        RecoverOptions { redo: Some(server.of("redo")), until: Some(Lsn(moment.lsn)), ..RecoverOptions::default() };
+    if is_refused(&server.of("set"), &options, "a definition changed at LSN") {
+        println!("LSN {}: a view does not show definitions of later moments yet", moment.lsn);
+        return;
+    }
+    let made = assert_shows(&server.of("set"), &server.of("out"), &options);
+    println!("LSN {}: a view made {made} pages", moment.lsn);
+    let lsn = moment.lsn.to_string();
+    let viewed = server.run(&["table", "checksum", "--redo", "redo", "--until", &lsn, "--compare", "sums.txt", "set"]);
+    let equal = viewed.text.lines().filter(|line| line.ends_with("\tequal")).count();
+    assert_eq!(equal, moment.sums.lines().count(), "LSN {lsn}: {}{}", viewed.text, viewed.errors);
 }

@@ -22,3 +22,6 @@ mod outside;
 
 mod recover;
 mod recover_random;
+mod view;
+#[path = "../../../recovery/tests/view_lab/mod.rs"]
+mod view_lab;

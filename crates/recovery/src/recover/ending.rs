@@ -92,8 +92,12 @@ impl Ending {
             (Self::NewLog(bytes, size), Vendor::MySql(log)) => Ok(vec![new(log.first_file(), bytes, *size)]),
             (Self::NewFile(bytes, size), Vendor::MySql(log)) => {
                 let (path, replaced) = log.closing_place()?;
-                let gone =
-                    replaced.into_iter().map(|path| ClosedFile { path, len: None, has_base: false, writes: Vec::new() });
+                let gone = replaced.into_iter().map(|path| ClosedFile {
+                    path,
+                    len: None,
+                    has_base: false,
+                    writes: Vec::new(),
+                });
                 Ok(gone.chain([new(&path, bytes, *size as u64)]).collect())
             }
             _ => Err(RecoverError::Internal("the redo log is not closed like this")),

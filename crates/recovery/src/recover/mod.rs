@@ -129,9 +129,9 @@ pub(crate) use self::taken::Taken;
 #[doc(hidden)]
 pub use self::timed::{Clocked, on_clock};
 pub use self::tuning::Tuning;
-pub use self::view::{View, ViewOptions};
 use self::tuning::engine;
 pub(crate) use self::unfinished::{discard, mark as mark_unfinished, occupied, refuse as refuse_unfinished};
+pub use self::view::{View, ViewOptions};
 pub use self::waiting::Waiting;
 #[doc(hidden)]
 pub use self::walk::walk as walk_datadir;

@@ -218,7 +218,7 @@ pub(super) struct PageBuffers {
 }
 
 impl PageBuffers {
-    fn verdict(&mut self, page: &[u8], id: PageId, space: &PlannedSpace) -> Verdict {
+    pub fn verdict(&mut self, page: &[u8], id: PageId, space: &PlannedSpace) -> Verdict {
         self.opener.verdict(page, space.at(id))
     }
 

@@ -224,6 +224,12 @@ fn recover_both_ways(crashed: &Path, to: &Path, number: u32, keys: &KeyFiles) ->
 fn shows_the_same(crashed: &Path, recovered: &Path, number: u32, options: &RecoverOptions) {
     let made = view_lab::assert_shows(crashed, recovered, options);
     println!("crash {number}: a view made {made} pages");
+    let in_runs = RecoverOptions { round: 1 << 20, ..options.clone() };
+    // Records of an encrypted log are not written to a file.
+    if view_lab::is_refused(crashed, &in_runs, "in plain text") {
+        return;
+    }
+    assert_eq!(view_lab::assert_shows(crashed, recovered, &in_runs), made);
 }
 
 fn try_crash(kind: &'static str, number: u32) {

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use crc_fast::{CrcAlgorithm, checksum};
 use datadir::files;
 use flow::Job;
 use recovery::{RecoverOptions, View, ViewOptions};
@@ -41,6 +41,13 @@ pub fn assert_shows(base: &Path, recovered: &Path, options: &RecoverOptions) -> 
     view.made()
 }
 
+/// Whether there is no view with these options, for a reason that has these words.
+pub fn is_refused(base: &Path, options: &RecoverOptions, words: &str) -> bool {
+    let recover = RecoverOptions { to: None, ..options.clone() };
+    let refused = View::open(base, ViewOptions { recover, spill: None }).err();
+    refused.is_some_and(|error| error.to_string().contains(words))
+}
+
 fn read(path: &Path) -> Vec<u8> {
     files::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
@@ -67,7 +74,10 @@ fn assert_same(name: &Path, seen: &[u8], expected: &[u8]) {
     }
     let at = seen.iter().zip(expected).position(|(one, other)| one != other).expect("they differ");
     let count = seen.chunks(4096).zip(expected.chunks(4096)).filter(|(one, other)| one != other).count();
-    panic!("{name}: the first of {count} different blocks of 4 KiB is at byte {at}: {} instead of {}", seen[at], expected[at]);
+    panic!(
+        "{name}: the first of {count} different blocks of 4 KiB is at byte {at}: {} instead of {}",
+        seen[at], expected[at]
+    );
 }
 
 /// All files below a directory, by their names in it.
@@ -91,7 +101,10 @@ fn sums(dir: &Path) -> BTreeMap<PathBuf, (usize, u64)> {
             if entry.path().is_dir() {
                 left.push(entry.path());
             } else if let Ok(bytes) = fs::read(entry.path()) {
-                sums.insert(entry.path(), (bytes.len(), checksum(CrcAlgorithm::Crc64Nvme, &bytes)));
+                let mut hasher = DefaultHasher::new();
+                bytes.hash(&mut hasher);
+                let sum = hasher.finish();
+                sums.insert(entry.path(), (bytes.len(), sum));
             }
         }
     }

@@ -90,7 +90,8 @@ impl BaseFile {
         bytes.fill(0);
         let Some(handle) = &self.handle else { return Ok(()) };
         let file = File::from(handle.opened()?.fd()?.try_clone_to_owned()?);
-        let changed = || io::Error::other(format!("{}: the file was changed while the view was open", self.path.display()));
+        let changed =
+            || io::Error::other(format!("{}: the file was changed while the view was open", self.path.display()));
         if Found::of(&file)? != self.found {
             return Err(changed());
         }

@@ -1,6 +1,7 @@
 //! Makes pages, with what a recovery does to one page (`page_work`).
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +23,6 @@ use super::page_log::PageLog;
 const CACHE_MAX: usize = 32 << 20;
 
 /// What makes the pages of the tablespaces that the log changes.
-#[derive(Debug)]
 pub(super) struct Maker {
     pub plan: RecoverPlan,
     redo: PageLog,
@@ -37,6 +37,12 @@ pub(super) struct Maker {
     buffers: Mutex<Vec<PageBuffers>>,
     tally: Tally,
     made: AtomicU64,
+}
+
+impl fmt::Debug for Maker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Maker").field("end", &self.plan.wanted.end).field("redo", &self.redo).finish_non_exhaustive()
+    }
 }
 
 impl Maker {
@@ -183,7 +189,8 @@ impl Maker {
         match (&self.redo, &plan.wanted.redo) {
             (PageLog::Spilled(spill), _) if spill.has(id) => {
                 let batch = spill.redo(id);
-                let batch = &batch.map_err(|error| RecoverError::Refused(format!("reading the spilled records: {error}")))?;
+                let batch =
+                    &batch.map_err(|error| RecoverError::Refused(format!("reading the spilled records: {error}")))?;
                 Apply { plan, batch, tally }.on(bytes, id, space, buffers)?;
             }
             (PageLog::Memory, Some(batch)) if batch.has(id) => {

@@ -93,13 +93,13 @@ impl View {
             ));
         }
         let budget = Budget::of(options.memory);
-        let wanted = Wanted::read(&log, budget.plan, budget.plan_and_redo, options.until)?;
+        let wanted = Wanted::read(&log, budget.plan, budget.at_once(options.round), options.until)?;
         let plan = planning::plan(&base, wanted, &keys)?;
         refuse_outside(&plan)?;
         let storage = if plan.wanted.is_clean {
             Storage::new(base, Names::default(), None, options.moment, lock)
         } else {
-            let redo = PageLog::of(&log, &plan, budget.redo(&plan), spill)?;
+            let redo = PageLog::of(&log, &plan, (budget.redo(&plan), options.round), spill)?;
             let names = Names::of(&base, &plan, (&log, &Ending::of(&log, &plan, &keys)?))?;
             let files = BaseFiles::open(&base, &plan)?;
             Storage::new(base, names, Some(Maker::new(plan, redo, files)), options.moment, lock)
@@ -169,9 +169,8 @@ impl View {
         }
         let Some(later) = &plan.wanted.later else { return Ok(()) };
         let dropped = plan.wanted.dropped_after_base();
-        let has_file = |space| {
-            plan.spaces.contains_key(&space) || (!dropped.contains(&space) && named_in(base, space).is_some())
-        };
+        let has_file =
+            |space| plan.spaces.contains_key(&space) || (!dropped.contains(&space) && named_in(base, space).is_some());
         later.refuse_without_files(base, keys, has_file)
     }
 }
@@ -187,10 +186,11 @@ fn refuse_unviewable(base: &Path, options: &RecoverOptions) -> Result<()> {
     if !options.increments.is_empty() {
         return refused("there is no view of a backup with increments yet: restore it (innokit restore)");
     }
-    let has_log =
-        base.join(LOG).is_file_there() || base.join(REDO_DIR).is_folder_there() || copied_log(base).is_some();
+    let has_log = base.join(LOG).is_file_there() || base.join(REDO_DIR).is_folder_there() || copied_log(base).is_some();
     if !base.join("ibdata1").is_file_there() || !has_log {
-        return refused(format!("{name}: not a datadir: ibdata1 or the redo log is missing, and only a datadir can be viewed"));
+        return refused(format!(
+            "{name}: not a datadir: ibdata1 or the redo log is missing, and only a datadir can be viewed"
+        ));
     }
     if let Some(why) = awaits_clone(base) {
         return refused(format!("{name}: {why}: start it, or view a backup"));

@@ -102,7 +102,8 @@ impl Names {
                 }
                 Ok(())
             });
-            let len = looked.and_then(|()| fs::metadata(&path)).map_err(failed(&path, "reading the doublewrite file"))?.len();
+            let len =
+                looked.and_then(|()| fs::metadata(&path)).map_err(failed(&path, "reading the doublewrite file"))?.len();
             if !patches.is_empty() {
                 self.put(relative(base, &path)?, Shown::Patched(Patched { has_base: true, len, patches }));
             }

@@ -39,8 +39,8 @@ pub(super) enum PageLog {
 }
 
 impl PageLog {
-    /// Gathers the records with at most `memory` bytes, unless the plan has kept them all.
-    pub fn of(log: &RedoLog, plan: &RecoverPlan, memory: usize, spill: Option<File>) -> Result<Self> {
+    /// Gathers the records, unless the plan has kept them all. A run gets what fits in `memory` bytes, of at most `round` bytes of log.
+    pub fn of(log: &RedoLog, plan: &RecoverPlan, (memory, round): (usize, u64), spill: Option<File>) -> Result<Self> {
         if plan.wanted.redo.is_some() {
             return Ok(Self::Memory);
         }
@@ -66,9 +66,10 @@ impl PageLog {
         log.scan(Some(&is_wanted), |scan| {
             let mut goes_on = true;
             while goes_on {
+                let until = Lsn(scan.at().0.saturating_add(round));
                 // A new batch each time: memory that a batch keeps counts as used.
                 let mut batch = RedoBatch::new(memory).with_grammar(log.grammar());
-                goes_on = gather(&mut batch, scan, Lsn(u64::MAX))?;
+                goes_on = gather(&mut batch, scan, until)?;
                 spill.put(&batch).map_err(failed)?;
             }
             Ok(())
@@ -136,7 +137,8 @@ impl Spill {
             let to = run.chunks.get(number).map_or(run.end, |(_, next)| *next);
             let mut chunk = vec![0; usize::try_from(to - from).unwrap_or(usize::MAX)];
             self.file.read_exact_at(&mut chunk, *from)?;
-            take_page(&chunk, id, &mut batch).ok_or_else(|| io::Error::other("the file of spilled records is damaged"))?;
+            take_page(&chunk, id, &mut batch)
+                .ok_or_else(|| io::Error::other("the file of spilled records is damaged"))?;
         }
         Ok(batch)
     }
@@ -189,7 +191,8 @@ fn take_page(chunk: &[u8], id: PageId, batch: &mut RedoBatch) -> Option<()> {
             let bytes = chunk.get(at + ENTRY_HEAD..at + ENTRY_HEAD + len)?;
             at += ENTRY_HEAD + len;
             if found == id {
-                let mut adding = batch.begin_mtr(&Mtr { start: Lsn(start), end: Lsn(end), bytes, grammar: Grammar::default() });
+                let mut adding =
+                    batch.begin_mtr(&Mtr { start: Lsn(start), end: Lsn(end), bytes, grammar: Grammar::default() });
                 // The first record of a page that starts from nothing is the one that voids it.
                 batch.add_change(&mut adding, id, is_void && number == 0, bytes);
             }
@@ -231,7 +234,8 @@ mod tests {
             (page(9), 40, false, &b"old"[..]),
             (PageId::new(2, 200), 50, false, &b"x"[..]),
         ];
-        let second = [(page(9), 60, true, &b"new"[..]), (page(9), 70, false, &b"er"[..]), (page(1), 80, false, &b"f"[..])];
+        let second =
+            [(page(9), 60, true, &b"new"[..]), (page(9), 70, false, &b"er"[..]), (page(1), 80, false, &b"f"[..])];
         let file = tempfile::tempfile().expect("a file");
         let mut spill = Spill { file, len: 0, runs: Vec::new(), pages: HashMap::new(), grammar: Grammar::default() };
         for run in [&first[..], &second[..]] {

@@ -1,7 +1,5 @@
 //! Logs of MariaDB 10.5 to 10.7, made of blocks, encrypted or not: verified, and closed as at shutdown.
 
-use std::os::unix::fs::FileExt;
-
 use format::bytes::be;
 use format::fil::FIL_PAGE_FILE_FLUSH_LSN;
 use redo::block::{LOG_BLOCK_SIZE, LogBlock};
