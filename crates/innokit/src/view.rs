@@ -92,7 +92,7 @@ pub fn look(command: &mut Command, spill: Option<File>) -> Result<(), Box<dyn Er
 
 /// The datadir that all paths are in. A path that goes up again (`..`) is replaced by one that does not, as a view knows files by their names.
 fn common_base(paths: &mut [PathBuf]) -> Result<PathBuf, String> {
-    let mut base = None;
+    let mut base: Option<PathBuf> = None;
     for path in paths {
         if path.as_path() == Path::new("-") || is_remote(path) {
             return Err(format!("{}: a view is of a datadir or a backup on this system", path.display()));

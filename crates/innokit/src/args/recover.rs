@@ -7,6 +7,7 @@ use recovery::OutsidePlace;
 
 use crate::options::keys::key_file;
 use crate::options::sizes::bytes;
+use crate::options::until::{Until, until};
 
 pub(super) const RECOVER_EXAMPLES: &str = "\
 Examples:

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use flow::Job;
 use format::{Algorithm, Lsn, Scheme, SpaceFormat, seal_page};
 use recovery::{RecoverOptions, View, ViewOptions};
 use tempfile::TempDir;
@@ -29,7 +30,7 @@ impl Pair {
         let dir = TempDir::new().expect("a directory");
         let (crashed, recovered) = (dir.path().join("crashed"), dir.path().join("recovered"));
         copy(&all_datadirs().join(name), &crashed);
-        let done = run(&["recover", "--to", recovered.to_str().expect("a name")], &crashed);
+        let done = run(&["recover", "--no-warm", "--to", recovered.to_str().expect("a name")], &crashed);
         assert_eq!(done.status, 0, "{}", done.errors);
         Self { dir, crashed, recovered }
     }
@@ -93,29 +94,42 @@ fn a_base_that_is_not_the_logs_is_refused_and_never_shown() {
             let path = base.join(log);
             if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.expect("removed");
         });
+        let changed = View::open(&pair.crashed, ViewOptions::default()).expect("a view").changed();
+        let table = changed.iter().find(|name| name.extension().is_some_and(|it| it == "ibd")).expect("a table");
         let cut = with(&|base| {
-            let file = fs::File::options().write(true).open(base.join("ibdata1")).expect("opens");
+            let file = fs::File::options().write(true).open(base.join(table)).expect("opens");
             file.set_len(65536).expect("cut");
         });
-        assert!(cut.contains("ibdata1"), "{name}: {cut}");
+        assert!(cut.contains("was cut off"), "{name}: {cut}");
         // A page of a later time, with a checksum that is right: the first of the system tablespace.
-        let aged = with(&|base| age(&base.join("ibdata1")));
+        let aged = with(&|base| age(&base.join("ibdata1"), 0));
         assert!(aged.contains("was written at LSN"), "{name}: {aged}");
+        // Further behind, where the plan does not look.
+        let later = pair.dir.path().join("later");
+        copy(&pair.crashed, &later);
+        age(&later.join(table), 5);
+        let view = View::open(&later, ViewOptions::default()).expect("a view");
+        let in_job = Job::default().enter();
+        view.look_through().expect("the only view of this job");
+        let error = datadir::files::read(&later.join(table)).expect_err("a page is newer");
+        assert!(error.to_string().contains("was written at LSN 1152921504606846976"), "{name}: {error}");
+        drop(in_job);
         assert!(refused(pair.dir.path()).contains("neither a datadir"), "{name}");
     }
 }
 
-/// Gives the first page of a file an LSN beyond every log.
-fn age(path: &Path) {
+/// Gives a page of a file an LSN beyond every log.
+fn age(path: &Path, number: usize) {
     let file = fs::File::options().read(true).write(true).open(path).expect("opens");
     let mut head = vec![0; 65536];
     file.read_exact_at(&mut head, 0).expect("reads");
     let format = SpaceFormat::from_page0(&head).expect("a format");
-    let size = format.physical().bytes();
+    let (size, at) = (format.physical().bytes(), number * format.physical().bytes());
     let algorithm = if format.scheme() == Scheme::FullCrc32 { Algorithm::FullCrc32 } else { Algorithm::Crc32 };
-    let page = &mut head[..size];
-    seal_page(page, Lsn(1 << 60), algorithm, &format).expect("sealed");
-    file.write_all_at(page, 0).expect("writes");
+    let mut page = vec![0; size];
+    file.read_exact_at(&mut page, at as u64).expect("reads");
+    seal_page(&mut page, Lsn(1 << 60), algorithm, &format).expect("sealed");
+    file.write_all_at(&page, at as u64).expect("writes");
 }
 
 #[test]

@@ -294,7 +294,10 @@ impl MySqlRedo {
     /// The path of the file that closes a chain, and those of the files that it replaces.
     pub fn closing_place(&self) -> Result<(PathBuf, Vec<PathBuf>)> {
         let Some(newest) = self.own().newest() else { return refused("the redo log has no file") };
-        Ok((self.next_path(&newest.path)?, self.own().files.iter().map(|file| file.path.clone()).collect()))
+        let path = self.next_path(&newest.path)?;
+        // A server may keep an unused file of the name under which the new one is written.
+        let unused = Some(with_suffix(&path, UNUSED)).filter(|unused| unused.exists());
+        Ok((path, self.own().files.iter().map(|file| file.path.clone()).chain(unused).collect()))
     }
 
     /// Adds the closing file to a chain and removes the others. xtrabackup's copy stays until its note says that the backup is prepared.
@@ -305,8 +308,7 @@ impl MySqlRedo {
             let made = door::make_parents(&self.datadir, self.inside(&path)?);
             made.map_err(failed(&path, "making the directory of the redo log"))?;
         }
-        // Servers never read files with this suffix; they only reuse them.
-        let new = with_suffix(&path, "_tmp");
+        let new = with_suffix(&path, UNUSED);
         let like = fs::metadata(&newest.path).map_err(failed(&newest.path, "looking at the redo log"))?;
         let (inside, new_inside) = (self.inside(&path)?, self.inside(&new)?);
         let write = || {
@@ -333,6 +335,9 @@ impl MySqlRedo {
         sync_directory_of(&path)
     }
 }
+
+/// Servers never read files with this suffix; they only reuse them.
+const UNUSED: &str = "_tmp";
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();

@@ -11,7 +11,7 @@ use format::fil::FIL_PAGE_LSN;
 use format::{Lsn, PageId, SpaceId, Verdict};
 
 use super::super::error::{RecoverError, Result, damaged, failed};
-use super::super::page_work::{Apply, GiveUpWaiting, PageBuffers, Restore, Tally, Task, Wipe};
+use super::super::page_work::{Apply, GiveUpWaiting, PageBuffers, Restore, Tally, Task, Touched, Wipe};
 use super::super::plan::RecoverPlan;
 use super::super::space::PlannedSpace;
 use super::Waiting;
@@ -179,33 +179,33 @@ impl Maker {
 
     /// In the order of a recovery: copies of later pages go, torn pages are restored, redo is applied, transactions give up waiting.
     fn work(&self, page: &Page<'_>, bytes: &mut [u8], buffers: &mut PageBuffers) -> Result<()> {
-        let (plan, id, space, tally) = (&self.plan, page.id, page.space, &self.tally);
+        let (plan, id, tally) = (&self.plan, page.id, &self.tally);
         if self.wiped.contains(&id) {
-            Wipe.on(bytes, id, space, buffers)?;
+            page.step(&Wipe, bytes, buffers)?;
         }
         if self.restored.contains(&id) {
-            Restore { plan, tally }.on(bytes, id, space, buffers)?;
+            page.step(&Restore { plan, tally }, bytes, buffers)?;
         }
         match (&self.redo, &plan.wanted.redo) {
             (PageLog::Spilled(spill), _) if spill.has(id) => {
                 let batch = spill.redo(id);
                 let batch =
                     &batch.map_err(|error| RecoverError::Refused(format!("reading the spilled records: {error}")))?;
-                Apply { plan, batch, tally }.on(bytes, id, space, buffers)?;
+                page.step(&Apply { plan, batch, tally }, bytes, buffers)?;
             }
             (PageLog::Memory, Some(batch)) if batch.has(id) => {
-                Apply { plan, batch, tally }.on(bytes, id, space, buffers)?;
+                page.step(&Apply { plan, batch, tally }, bytes, buffers)?;
             }
             _ => {}
         }
         if self.waiting.get().is_some_and(|waiting| waiting.contains(&id)) {
-            GiveUpWaiting { plan }.on(bytes, id, space, buffers)?;
+            page.step(&GiveUpWaiting { plan }, bytes, buffers)?;
         }
         match be::u64_at(bytes, FIL_PAGE_LSN).map(Lsn) {
-            Some(lsn) if lsn > plan.wanted.end && matches!(buffers.verdict(bytes, id, space), Verdict::Ok(_)) => {
+            Some(lsn) if lsn > plan.wanted.end && matches!(buffers.verdict(bytes, id, page.space), Verdict::Ok(_)) => {
                 damaged(format!(
                     "{}: page {} was written at LSN {lsn}, after the moment that is viewed (LSN {}): the base is newer",
-                    space.path.display(),
+                    page.space.path.display(),
                     id.page_no,
                     plan.wanted.end
                 ))
@@ -234,6 +234,16 @@ impl Page<'_> {
     /// Its offset in the tablespace.
     fn start(&self) -> u64 {
         u64::from(self.id.page_no.0) * self.size
+    }
+
+    /// Does something to the page. A task that has changed nothing may have opened the page to look, or begun it from zeros: a recovery would
+    /// not write it, so it stays as it was.
+    fn step(&self, task: &impl Task, bytes: &mut [u8], buffers: &mut PageBuffers) -> Result<()> {
+        let before = bytes.to_vec();
+        if matches!(task.on(bytes, self.id, self.space, buffers)?, Touched::Nothing) {
+            bytes.copy_from_slice(&before);
+        }
+        Ok(())
     }
 }
 
