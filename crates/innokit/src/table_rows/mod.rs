@@ -65,7 +65,7 @@ fn print_pending(pending: &[Pending], what: &str, out: &mut impl Write) -> io::R
         let (path, why) = (shown(path), shown(why));
         writeln!(
             out,
-            "{path}: recovery is pending, so {what}: {why}. Recover a copy first: innokit recover --to DIR {path}"
+            "{path}: recovery is pending, so {what}: {why}. --recovered reads what recovery would leave; a copy: innokit recover --to DIR {path}"
         )?;
     }
     Ok(())

@@ -34,7 +34,7 @@ pub fn assert_shows(base: &Path, recovered: &Path, options: &RecoverOptions) -> 
     for (name, path) in &shown {
         let (mut seen, mut expected) = (read(path), read(&written[name]));
         if name == Path::new("ibdata1") {
-            [&mut seen, &mut expected].into_iter().for_each(forget_flush_lsn);
+            [&mut seen, &mut expected].into_iter().for_each(|bytes| forget_flush_lsn(bytes));
         }
         assert_same(name, &seen, &expected);
     }
@@ -55,7 +55,7 @@ fn read(path: &Path) -> Vec<u8> {
 }
 
 /// Without the flushed LSN, and the checksums over it, which are the page's first and last bytes.
-fn forget_flush_lsn(bytes: &mut Vec<u8>) {
+fn forget_flush_lsn(bytes: &mut [u8]) {
     let size = page_size(bytes);
     for range in [0..4, FLUSH_LSN, size - 8..size] {
         bytes[range].fill(0);
