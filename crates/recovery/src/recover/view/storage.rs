@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use datadir::remote::{Missed, Remote, RemoteMeta, RemoteObject, RemoteVersion, SetFile};
+use datadir::remote::{Missed, Remote, RemoteMeta, RemoteObject, RemoteVersion, SetFile, StorageOptions};
 use flow::queue::{KeptFiles, Made};
 use flow::{FileId, SharedEngine};
 use format::SpaceId;
@@ -222,7 +222,11 @@ impl Remote for Storage {
         Box::new(Made(Arc::new(Sources(files.collect()))))
     }
 
-    fn visit(&self, _: &[PathBuf]) {}
+    fn takes(&self, _: &Path, _: &StorageOptions) -> Result<(), String> {
+        Err("storage options are for URLs only".to_owned())
+    }
+
+    fn visit(&self, _: &[PathBuf], _: &StorageOptions) {}
 
     fn leave(&self, _: &[PathBuf]) {}
 
