@@ -112,8 +112,11 @@ impl RedoLogs {
         self.of_log(path).or_else(|| self.of_server(path))
     }
 
-    /// Whether recovery or the server does the pending work; `None` if there is none.
+    /// Whether recovery or the server does the pending work; `None` if there is none, or if the run reads beside the server.
     pub fn awaits(&mut self, path: &Path) -> Option<Awaits> {
+        if self.live {
+            return None;
+        }
         self.look_at_logs_of(path);
         let dirs = self.dirs_of(path);
         let of_server = || self.of_server(path).map(|_| Awaits::Server);

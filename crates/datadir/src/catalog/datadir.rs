@@ -50,6 +50,8 @@ pub struct Catalog {
     /// Keys, in case the dictionary must be read again.
     pub(super) keys: KeyStore,
     pub(super) page_size: Option<u32>,
+    /// Where its system tablespace and its log are, if that is a folder of its own (`innodb_data_home_dir`) that was given too.
+    pub(super) home: Option<PathBuf>,
     /// Of all tables, these.
     pub(super) selection: Selection,
 }

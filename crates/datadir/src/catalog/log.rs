@@ -1,6 +1,6 @@
 //! File operations in the redo log since its checkpoint: the dictionary on disk may not include them yet.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -49,14 +49,49 @@ pub fn has_counters(root: &Path, keys: &KeyStore) -> bool {
     read.is_none()
 }
 
+/// The pages of these tablespaces that the log in the datadir `root` changes after its newest checkpoint: the disk may have older versions.
+/// `None` if the log cannot be read to its end, or not within about `bytes`.
+#[must_use]
+pub fn changed_pages(
+    root: &Path,
+    keys: &KeyStore,
+    spaces: &BTreeSet<u32>,
+    bytes: u64,
+) -> Option<BTreeMap<u32, BTreeSet<u32>>> {
+    let mut changed: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+    let add = |mtr: &Mtr<'_>| {
+        for record in mtr.records() {
+            if let Subject::Page(id, _) = record.ok()?.subject()
+                && spaces.contains(&id.space.0)
+            {
+                changed.entry(id.space.0).or_default().insert(id.page_no.0);
+            }
+        }
+        Some(())
+    };
+    let (_, is_whole) = match vendor_of(root)? {
+        LogVendor::MySql => {
+            let log = MySqlLog::open(&log_files(root), keys).ok()?;
+            log.each_mtr((log.checkpoint.lsn, &log.stretches), bytes, add)?
+        }
+        LogVendor::MariaDb => {
+            let ring = Ring::open(root, keys)?;
+            ring.each_mtr(ring.log.checkpoint.lsn, bytes, add)?
+        }
+    };
+    is_whole.then_some(changed)
+}
+
+fn vendor_of(root: &Path) -> Option<LogVendor> {
+    let file = File::open(log_files(root).first()?).ok()?;
+    redo::identify(&read_up_to(&file, 0, mariadb::START_OFFSET).ok()?).ok()
+}
+
 impl FileEvents {
     /// Reads up to about `bytes` of the log in the datadir `root`. `None` if that fails: the log may then say anything.
     pub fn read(root: &Path, keys: &KeyStore, bytes: u64) -> Option<Self> {
-        let paths = log_files(root);
-        let file = File::open(paths.first()?).ok()?;
-        let header = read_up_to(&file, 0, mariadb::START_OFFSET).ok()?;
-        match redo::identify(&header).ok()? {
-            LogVendor::MySql => Self::of_mysql(&paths, keys, bytes),
+        match vendor_of(root)? {
+            LogVendor::MySql => Self::of_mysql(&log_files(root), keys, bytes),
             LogVendor::MariaDb => Self::of_mariadb(root, keys, bytes),
         }
     }

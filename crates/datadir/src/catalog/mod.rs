@@ -16,6 +16,7 @@ mod ddl_log;
 mod entry;
 mod frm;
 mod history;
+mod home;
 mod log;
 mod mending;
 mod mysql;
@@ -42,7 +43,7 @@ pub use self::entry::DroppedTree;
 use self::entry::{Dictionary, Entry, Holds};
 use self::frm::{Half, halves};
 use self::log::FileEvents;
-pub use self::log::has_counters;
+pub use self::log::{changed_pages, has_counters};
 pub use self::mending::{Mending, Mends};
 pub use self::ring::changes_page;
 use super::keys::{NO_KEY, SpaceKey};
@@ -76,9 +77,9 @@ impl Catalog {
             names
                 .retain(|path| is_of_server(path) || path.parent() == Some(root.as_path()) || selection.has_file(path));
             says.keep(selection);
-            Self { root, names, says, keys: keys.clone(), page_size, selection: selection.clone() }
+            Self { root, names, says, home: None, keys: keys.clone(), page_size, selection: selection.clone() }
         };
-        found.into_iter().map(read).collect()
+        home::joined(found.into_iter().map(read).collect())
     }
 
     /// The root pages of all trees, by file, ascending. A sweep notes them as it passes, so they are not read twice.

@@ -148,7 +148,8 @@ impl Catalog {
             );
         }
         let is_datadir = !matches!(self.says, Says::Folder);
-        if is_datadir && notes.is_none() && log_files(root).is_empty() {
+        let has_log = !log_files(root).is_empty() || self.home.as_ref().is_some_and(|home| !log_files(home).is_empty());
+        if is_datadir && notes.is_none() && !has_log {
             say(
                 root,
                 "missing_redo".into(),
