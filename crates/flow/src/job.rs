@@ -7,13 +7,20 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 thread_local!(static HERE: RefCell<Option<Job>> = const { RefCell::new(None) });
 
-/// A job, and what it keeps for all its threads: one value of the caller's choice.
+/// A job, and what it keeps for all its threads: one value of the caller's choice, and how many bytes it has been through.
 #[derive(Debug, Clone, Default)]
-pub struct Job(Arc<OnceLock<Box<dyn Any + Send + Sync>>>);
+pub struct Job(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    kept: OnceLock<Box<dyn Any + Send + Sync>>,
+    bytes: AtomicU64,
+}
 
 impl Job {
     /// The job of this thread.
@@ -32,8 +39,21 @@ impl Job {
     /// What the job keeps, made when it is first asked for. `None` if the job keeps a value of another type.
     #[must_use]
     pub fn kept<T: Any + Send + Sync + Default>(&self) -> Option<&T> {
-        self.0.get_or_init(|| Box::new(T::default())).downcast_ref()
+        self.0.kept.get_or_init(|| Box::new(T::default())).downcast_ref()
     }
+
+    /// The bytes that its threads have been through.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        // Relaxed, here and in `did_bytes`: a number for a progress bar, and a moment late is soon enough.
+        self.0.bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// Notes that the job of this thread has read, copied or written so many bytes more.
+pub fn did_bytes(bytes: usize) {
+    // Relaxed: see `Job::bytes`.
+    Job::here().0.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
 }
 
 /// While it lives, its thread works for a job.
@@ -71,6 +91,7 @@ mod tests {
     type Notes = Mutex<Vec<usize>>;
 
     fn note(number: usize) {
+        did_bytes(number);
         Job::here().kept::<Notes>().expect("notes").lock().expect("unlocked").push(number);
     }
 
@@ -93,6 +114,7 @@ mod tests {
             });
         });
         assert_eq!(noted(), [0, 1, 2, 10, 11, 12]);
+        assert_eq!(Job::here().bytes(), 36);
     }
 
     #[test]

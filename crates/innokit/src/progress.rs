@@ -1,10 +1,12 @@
 //! The bar on standard error: bytes, rate, time left.
 
 use std::io::{self, IsTerminal};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use flow::{Counters, Counts};
+use flow::{Counters, Counts, Job};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::options::Progress;
@@ -59,9 +61,9 @@ impl Bar {
         // As wide as the terminal, with decimal units, as in reports.
         let bar = match total {
             Some(bytes) => ProgressBar::new(bytes).with_style(style(
-                "{wide_bar:.cyan/dim} {percent:>3}%  {decimal_bytes} of {decimal_total_bytes}  {decimal_bytes_per_sec}  {eta} left{msg}",
+                "{prefix}{wide_bar:.cyan/dim} {percent:>3}%  {decimal_bytes} of {decimal_total_bytes}  {decimal_bytes_per_sec}  {eta} left{msg}",
             )),
-            None => ProgressBar::new_spinner().with_style(style("{spinner} {decimal_bytes}  {decimal_bytes_per_sec}{msg}")),
+            None => ProgressBar::new_spinner().with_style(style("{prefix}{spinner} {decimal_bytes}  {decimal_bytes_per_sec}{msg}")),
         };
         bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
         let shown = bar.clone();
@@ -119,9 +121,59 @@ impl Bar {
         }))
     }
 
+    /// Shows how many bytes the job of this thread has been through, until what is returned is dropped. For jobs of several parts, whose
+    /// work is not known before.
+    pub fn follow(&self) -> Following {
+        let ended = Arc::new(AtomicBool::new(false));
+        let (shown, lines) = (self.1.clone(), self.2.clone());
+        let started = (shown.is_some() || lines.is_some()).then(|| {
+            let (job, ended) = (Job::here(), Arc::clone(&ended));
+            let show = move || {
+                // Relaxed, here and where it is set: a moment later will do.
+                while !ended.load(Ordering::Relaxed) {
+                    let done = job.bytes();
+                    if let Some(bar) = &shown {
+                        bar.set_position(done);
+                    } else if let Some(lines) = &lines {
+                        lines.lock().unwrap_or_else(PoisonError::into_inner).tell(done, None, "");
+                    }
+                    thread::park_timeout(SHOWN_EVERY);
+                }
+            };
+            thread::Builder::new().spawn(show)
+        });
+        // Without the thread the work is the same.
+        Following { ended, shown: self.1.clone(), thread: started.and_then(Result::ok) }
+    }
+
     /// Removes the bar from the screen, before findings are printed.
     pub fn finish(&self) {
         if let Some(bar) = &self.1 {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// How often a bar is renewed.
+const SHOWN_EVERY: Duration = Duration::from_millis(100);
+
+/// While it lives, a bar is shown.
+pub struct Following {
+    ended: Arc<AtomicBool>,
+    shown: Option<ProgressBar>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        // Relaxed: see `follow`.
+        self.ended.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // A bar that could not be shown is no reason to fail.
+            drop(thread.join());
+        }
+        if let Some(bar) = &self.shown {
             bar.finish_and_clear();
         }
     }

@@ -14,6 +14,7 @@ use crate::args::RecoverArgs;
 use crate::options::Until;
 use crate::options::moment::Moment;
 use crate::print::{grouped, peak_memory, position, written};
+use crate::progress::Bar;
 use crate::terminal::{self, shown};
 use crate::{document, wall};
 
@@ -87,7 +88,10 @@ pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
         memory,
         ..RecoverOptions::default()
     };
-    let done = match recovery::recover(&args.datadir, &options) {
+    let following = Bar::new(args.progress, None).follow();
+    let outcome = recovery::recover(&args.datadir, &options);
+    drop(following);
+    let done = match outcome {
         Ok(done) => done,
         Err(error) if error.is_damage() => {
             document::fail(started, DAMAGED, &error, args.json);

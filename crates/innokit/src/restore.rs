@@ -10,6 +10,7 @@ use recovery::{RecoverOptions, RestoreOptions, Restored};
 use crate::args::RestoreArgs;
 use crate::document;
 use crate::print::{grouped, human, written};
+use crate::progress::Bar;
 use crate::recover::{
     limits, print_binlog, print_increments, print_moment, print_not_in_redo, print_outside, print_recovered,
     tell_outside,
@@ -50,7 +51,10 @@ pub fn run(args: &RestoreArgs) -> Result<u8, Box<dyn Error>> {
         trusted: args.trusted.clone(),
         recover,
     };
-    let restored = match recovery::restore(&args.backup, &options) {
+    let following = Bar::new(args.progress, None).follow();
+    let outcome = recovery::restore(&args.backup, &options);
+    drop(following);
+    let restored = match outcome {
         Ok(restored) => restored,
         Err(error) if error.is_damage() => {
             document::fail(started, DAMAGED, &error, args.json);

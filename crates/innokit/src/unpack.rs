@@ -9,6 +9,7 @@ use recovery::Unpacked;
 use crate::args::UnpackArgs;
 use crate::document;
 use crate::print::{grouped, written};
+use crate::progress::Bar;
 use crate::terminal::{self, shown};
 
 /// An archive is damaged.
@@ -19,7 +20,10 @@ const NOT_ALL: u8 = 2;
 /// Unpacks the archives. Returns the exit status.
 pub fn run(args: &UnpackArgs) -> Result<u8, Box<dyn Error>> {
     let started = SystemTime::now();
-    let done = match recovery::unpack_at_most(&args.archives, &args.dir, args.max_size) {
+    let following = Bar::new(args.progress, None).follow();
+    let outcome = recovery::unpack_at_most(&args.archives, &args.dir, args.max_size);
+    drop(following);
+    let done = match outcome {
         Ok(done) => done,
         Err(error) if error.is_damage() => {
             document::fail(started, DAMAGED, &error, args.json);

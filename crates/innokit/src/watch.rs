@@ -1,6 +1,6 @@
 //! What a running check shows, and how it is stopped early.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -45,8 +45,13 @@ pub fn watcher(json_lines: bool, screen: &Screen) -> io::Result<Watcher> {
         if json_lines {
             // The exit status tells that a line is lost.
             drop(line(found));
+        } else if let Some(bar) = screen.get().filter(|_| io::stdout().is_terminal()) {
+            // The report is printed there too: above the bar, each finding would be on the terminal twice.
+            // Relaxed: see below.
+            let number = shown.fetch_add(1, Ordering::Relaxed) + 1;
+            bar.set_prefix(if number == 1 { "1 finding  ".to_owned() } else { format!("{number} findings  ") });
         } else if let Some(bar) = screen.get() {
-            // Relaxed: additions to one word have one order, so each finding has a number of its own.
+            // Relaxed, here and above: additions to one word have one order, so each finding has a number of its own.
             match shown.fetch_add(1, Ordering::Relaxed) {
                 number if number < SHOWN_MAX => bar.println(text(found)),
                 SHOWN_MAX => bar.println("... and more: the report lists them"),

@@ -18,7 +18,7 @@ Examples:
   innokit backup --incremental-since /backup/sun --to /backup/mon /var/lib/mysql   only what changed since
   innokit backup verify /backup/monday                           every file and every page, and a trial recovery
 
-For MariaDB 10.8 and later and MySQL 8.0.30 and later, on the server's own machine; it may run in a container or a chroot there. The account
+For MariaDB 10.8 and later and MySQL 8.0.30 and later, on the server's own machine; it may run in a container or a chroot there. The account \
 needs these privileges:
   MariaDB  GRANT RELOAD, BINLOG MONITOR ON *.* TO it
   MySQL    GRANT BACKUP_ADMIN, PROCESS ON *.* TO it, and GRANT SELECT ON performance_schema.log_status TO it
@@ -149,6 +149,10 @@ pub struct BackupVerifyArgs {
     /// Damaged pages that the manifest lists (`backup --allow-damage`) are no fault.
     #[arg(long)]
     pub allow_damage: bool,
+
+    /// Show what is done on standard error, in bytes: `auto` if that is a terminal.
+    #[arg(long, value_enum, default_value_t = Progress::Auto, value_name = "WHEN")]
+    pub progress: Progress,
 
     /// Print one JSON document instead of text.
     #[arg(long)]

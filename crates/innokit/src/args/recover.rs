@@ -6,6 +6,7 @@ use clap::{ArgGroup, Args};
 use recovery::OutsidePlace;
 
 use crate::options::keys::key_file;
+use crate::options::output::Progress;
 use crate::options::sizes::bytes;
 use crate::options::until::{Until, until};
 
@@ -19,7 +20,7 @@ Examples:
   innokit recover --redo /backup/redo --until 80703969 --to new /backup/base   a base copy and the archived log
   innokit recover --in-place --key-file keys.txt /srv/datadir   an encrypted one, with the server's keys
 
-For MariaDB 10.5 and later, and MySQL 8.0 and later. The server rolls back unfinished transactions when it starts.
+For MariaDB 10.5 and later, and MySQL 8.0 and later. The server rolls back unfinished transactions when it starts. \
 Encrypted logs and tablespaces need their keys; without them nothing is written.
 
 Exit status:
@@ -97,6 +98,10 @@ pub struct RecoverArgs {
     /// Report the memory used on standard error.
     #[arg(short, long)]
     pub verbose: bool,
+
+    /// Show what is done on standard error, in bytes: `auto` if that is a terminal.
+    #[arg(long, value_enum, default_value_t = Progress::Auto, value_name = "WHEN")]
+    pub progress: Progress,
 
     /// Print one JSON document instead of text.
     #[arg(long)]

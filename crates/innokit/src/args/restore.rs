@@ -8,6 +8,7 @@ use recovery::{FileOwner, OutsidePlace};
 
 use super::recover::outside;
 use crate::options::keys::key_file;
+use crate::options::output::Progress;
 use crate::options::sizes::bytes;
 use crate::options::until::{Until, until};
 
@@ -97,6 +98,10 @@ pub struct RestoreArgs {
     /// space less a twentieth.
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub max_size: Option<u64>,
+
+    /// Show what is done on standard error, in bytes: `auto` if that is a terminal.
+    #[arg(long, value_enum, default_value_t = Progress::Auto, value_name = "WHEN")]
+    pub progress: Progress,
 
     /// Print one JSON document instead of text.
     #[arg(long)]

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::options::output::Progress;
+
 pub(super) const UNPACK_EXAMPLES: &str = "\
 Examples:
   innokit unpack full.xb /srv/full                 a stream of xtrabackup or mariadb-backup
@@ -31,6 +33,10 @@ pub struct UnpackArgs {
     /// space less a twentieth.
     #[arg(long, value_name = "SIZE", value_parser = crate::options::sizes::bytes)]
     pub max_size: Option<u64>,
+
+    /// Show what is done on standard error, in bytes: `auto` if that is a terminal.
+    #[arg(long, value_enum, default_value_t = Progress::Auto, value_name = "WHEN")]
+    pub progress: Progress,
 
     /// Print one JSON document instead of text.
     #[arg(long)]

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 use std::{io, thread};
 
+use flow::did_bytes;
 use format::bytes::be;
 use format::keyring::KeyStore;
 use format::{PageNo, SpaceId, Verdict, Why};
@@ -171,11 +172,16 @@ impl<'k> PageReader<'k> {
             let mut bytes = std::mem::take(&mut self.buffer);
             bytes.resize(usize::try_from(len).unwrap_or(0), 0);
             let read = read_into(file, 0, &mut bytes).map_err(io)?;
+            did_bytes(read);
             let taken = take(self, 0, bytes.get(..read).unwrap_or_default());
             self.buffer = bytes;
             return taken;
         }
-        each_piece((file, path), len, &mut |offset, bytes| take(self, offset, bytes), io)
+        let take = &mut |offset, bytes: &[u8]| {
+            did_bytes(bytes.len());
+            take(self, offset, bytes)
+        };
+        each_piece((file, path), len, take, io)
     }
 
     /// Rereads the pages that failed verification, and writes those that are sound now into the copy. Returns the rest.

@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use flow::did_bytes;
 use rustix::fs::{SeekFrom, ioctl_ficlone};
 use rustix::io::Errno;
 
@@ -66,10 +67,13 @@ pub(super) fn sum_file(path: &Path, stop: &AtomicBool) -> Result<u32> {
         let file = door::open_file(path)?;
         let len = file.metadata()?.len();
         if len <= AT_ONCE {
-            sum.add(&read_up_to(&file, 0, AT_ONCE as usize)?);
+            let content = read_up_to(&file, 0, AT_ONCE as usize)?;
+            did_bytes(content.len());
+            sum.add(&content);
             return Ok(());
         }
         let take = &mut |_, bytes: &[u8]| {
+            did_bytes(bytes.len());
             sum.add(bytes);
             go_on(stop)
         };
@@ -99,6 +103,7 @@ fn copy_ahead(
     }
     let take = &mut |offset, bytes: &[u8]| {
         go_on(stop)?;
+        did_bytes(bytes.len());
         sum.iter_mut().for_each(|sum| sum.add(bytes));
         if is_shared { Ok(()) } else { target.write_all_at(bytes, offset) }
     };
@@ -127,7 +132,9 @@ fn copy_range(mut source: &File, mut target: &File, range: Range<u64>, sum: &mut
     let Some(sum) = sum else {
         source.seek(io::SeekFrom::Start(range.start))?;
         target.seek(io::SeekFrom::Start(range.start))?;
-        return copy_all(&mut source.take(range.end - range.start), &mut target).map(drop);
+        let copied = copy_all(&mut source.take(range.end - range.start), &mut target).map(drop);
+        did_bytes(usize::try_from(range.end - range.start).unwrap_or(usize::MAX));
+        return copied;
     };
     let (mut buffer, mut at) = (vec![0; PIECE], range.start);
     while at < range.end {
@@ -138,6 +145,7 @@ fn copy_range(mut source: &File, mut target: &File, range: Range<u64>, sum: &mut
         // The file was cut off meanwhile.
         let Some(piece) = piece else { break };
         sum.add(piece);
+        did_bytes(read);
         target.write_all_at(piece, at)?;
         at += read as u64;
     }

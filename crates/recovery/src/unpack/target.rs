@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
+use flow::did_bytes;
 use flow::durable::{sync_directory, sync_file_system_of};
 
 use super::error::{Result, UnpackError, failed, refused};
@@ -286,6 +287,7 @@ impl UnpackDir {
     /// Writes bytes at an offset.
     pub fn write(&self, place: &Path, file: &File, offset: u64, bytes: &[u8]) -> Result<()> {
         self.count(place, bytes)?;
+        did_bytes(bytes.len());
         file.write_all_at(bytes, offset).map_err(failed(&self.root.join(place), "writing the file"))
     }
 

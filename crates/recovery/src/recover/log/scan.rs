@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::{io, thread};
 
 use flow::queue::OpenQueue;
-use flow::{BLOCK_ALIGN, Block, Counters, FileId, Reader, for_this_job};
+use flow::{BLOCK_ALIGN, Block, Counters, FileId, Reader, did_bytes, for_this_job};
 use format::{Lsn, PageId};
 use redo::record::{Effect, FileRecord, Grammar, Mtr, RedoRecord, Subject};
 
@@ -272,6 +272,7 @@ impl Framer<'_> {
         if let Some(gap) = piece.gaps.first() {
             return Err(self.log.unread(Arc::clone(&gap.error)));
         }
+        did_bytes(piece.bytes.len());
         // The block may start before the stretch, for the device's alignment.
         let from = usize::try_from(stretch.start.saturating_sub(piece.offset)).unwrap_or(usize::MAX);
         let mut input = piece.bytes.get(from..).unwrap_or_default();
