@@ -18,7 +18,7 @@ use format::schema::dictionary::{DICT_HDR_PAGE_NO, DictionaryRoots, SysIndex, Sy
 use format::schema::filename::{table_name, whole_table};
 use format::schema::frm::{DOC_ID_INDEX, from_frm};
 use format::schema::sdi::{SdiTableError, from_sdi};
-use format::schema::{IndexDef, TableDef, builtin};
+use format::schema::{IndexDef, Placement, TableDef, builtin};
 use format::{Family, PageNo};
 
 use crate::tree::{Root, SpaceMap};
@@ -89,6 +89,14 @@ struct DescribedIndex {
     is_here: bool,
     index: IndexDef,
     whole: Arc<TableDef>,
+}
+
+impl DescribedIndex {
+    /// Which rows belong here, if this is the clustered index of a partition.
+    fn placement(&self) -> Option<Arc<Placement>> {
+        let (_, partition) = self.table.rsplit_once(" partition ").filter(|_| self.index.is_clustered())?;
+        Placement::of(&self.whole, partition).map(Arc::new)
+    }
 }
 
 impl Definitions {
@@ -245,6 +253,7 @@ impl Definitions {
             }
             _ => Some(entry.index.clone()),
         };
+        let index = index.map(|index| IndexDef { placement: entry.placement(), ..index });
         let (table, name) = (Some(entry.table.clone()), Some(entry.index.name.clone()));
         Some(Named { table, name, index, whole: Some(Arc::clone(&entry.whole)) })
     }

@@ -270,5 +270,6 @@ fn assemble(
         is_multi_valued: declared.is_multi_valued,
         fields: defs,
         layout: Layout::new(layouts, key_fields, trx_id, instant),
+        placement: None,
     }
 }

@@ -22,10 +22,13 @@ mod fields;
 pub mod filename;
 pub mod frm;
 mod order;
+pub mod placement;
 pub mod quoted;
 pub mod sdi;
 pub mod sql;
 pub mod types;
+
+use std::sync::Arc;
 
 use crate::kind::Family;
 use crate::record::{Instant, Layout, RecordStyle};
@@ -37,6 +40,7 @@ pub use declared::Declared;
 pub use entry::{EntryImage, EntryPlan, RowDefaults};
 pub use fields::{BuildError, FieldPart, IndexParts};
 pub use order::KeyOrder;
+pub use placement::Placement;
 pub use types::{GeometryKind, SqlType};
 
 /// A table.
@@ -133,6 +137,8 @@ pub struct IndexDef {
     pub fields: Vec<FieldDef>,
     /// How to locate them in a record.
     pub layout: Layout,
+    /// Which rows belong in it, if it is that of a partition, and that can be computed.
+    pub placement: Option<Arc<Placement>>,
 }
 
 impl IndexDef {

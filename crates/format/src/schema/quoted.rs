@@ -8,6 +8,17 @@ pub fn quoted_name(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
 
+/// Bytes of the word at the beginning of `text`, which begins with `quote` and ends with the next one that is not doubled.
+pub(crate) fn end(text: &str, quote: char) -> usize {
+    let mut marks = text.char_indices().skip(1).filter(|(_, character)| *character == quote).peekable();
+    while let Some((at, _)) = marks.next() {
+        if marks.next_if(|(next, _)| *next == at + 1).is_none() {
+            return at + 1;
+        }
+    }
+    text.len()
+}
+
 /// Text in quotes, as the servers escape it.
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::from("'");

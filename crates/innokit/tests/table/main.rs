@@ -21,6 +21,7 @@ mod arrow;
 mod counters;
 mod hostile_names;
 mod large_values;
+mod misplaced;
 mod moments;
 mod outside;
 mod rows_damage;

@@ -54,6 +54,7 @@ format::rules! {
     RowWithoutEntry "row_without_entry" "the row has no entry in an index"
     EntryDiffers "entry_differs" "the entry does not match its row"
     EntriesUnmatched "entries_unmatched" "entries and rows differ in {found} of {expected} parts of the index, too many to list"
+    Misplaced "misplaced_row" "the row belongs in another partition"
     RootLost "root_lost" "the dictionary names the page as the root of the index, but it is not a root"
 }
 

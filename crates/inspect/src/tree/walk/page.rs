@@ -146,6 +146,7 @@ impl Walk<'_> {
             self.report.counts.deleted += deleted;
             if self.depth == Depth::Check {
                 self.references(page, tools);
+                self.misplaced(page, tools);
             }
             let is_new = || self.received.as_ref().is_none_or(|received| received.mark(page_no));
             if let Some(leaves) = self.leaves.as_mut().filter(|_| is_new()) {
@@ -153,6 +154,22 @@ impl Walk<'_> {
             }
         }
         true
+    }
+
+    /// Finds rows of a partition that belong in another: no query that names their partition sees them.
+    fn misplaced(&mut self, page: &IndexPage<'_>, tools: &mut Tools) {
+        let Some((index, placement)) = self.index.and_then(|index| Some((index, index.placement.as_deref()?))) else {
+            return;
+        };
+        let Some(field) = index.field_of(placement.column) else { return };
+        let [fields, _] = &mut tools.fields;
+        for record in page.records().map_while(Result::ok) {
+            let is_row = !record.is_metadata() && !record.is_deleted() && index.layout.locate(&record, fields).is_ok();
+            if let Some(place) = is_row.then(|| placement.elsewhere(fields.bytes(page.bytes(), field))).flatten() {
+                let finding = TreeFinding::new(Rule::Misplaced, page.page_no().0, 0, 0).because(place);
+                self.report(finding.at(record.origin()));
+            }
+        }
     }
 
     /// Queues the pages that a page's node pointers lead to.
