@@ -12,6 +12,7 @@ mod check;
 mod count_summary;
 mod demo;
 mod document;
+mod hurt_keys;
 mod hurt_print;
 mod info;
 mod info_print;

@@ -20,6 +20,8 @@ pub enum Action {
     RestoreTable,
     /// The rows are elsewhere: rebuild the index from them.
     RebuildIndex,
+    /// All rows are here, but some in the wrong place: write the table again, row by row.
+    RewriteTable,
     /// The damaged file serves all tables.
     RestoreAll,
     /// The damaged file is unreadable, and the tables do not need it.
@@ -40,6 +42,7 @@ impl Action {
             Self::CheckLive => "a server runs on it: check with --live",
             Self::RestoreTable => "restore this table",
             Self::RebuildIndex => "rebuild this index",
+            Self::RewriteTable => "write this table again",
             Self::RestoreAll => "restore the whole datadir or backup",
             Self::ReplaceFile => "fetch this file again; the tables do not need it",
             Self::ReplaceArchive => "fetch or make this archive again: what is missing in it is lost",
@@ -77,6 +80,9 @@ pub struct Hurt {
     /// Page 0 is damaged, without which servers cannot use the file, nor MySQL drop tables that refer to it: do this first.
     #[serde(skip)]
     pub is_header_lost: bool,
+    /// A root or a map is damaged, without which no server can drop a table that shares its tablespace.
+    #[serde(skip)]
+    pub is_frame_lost: bool,
     /// Damage or undecided.
     pub severity: Severity,
     /// Number of damaged pages; 0 for damage without a page.
@@ -114,4 +120,14 @@ pub struct TableVerdict {
     pub path: String,
     /// The verdict.
     pub verdict: TableOutcome,
+}
+
+/// A word as a shell takes it, in quotes if it must be.
+#[must_use]
+pub fn shell_word(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+=:,@%".contains(&byte);
+    if !word.is_empty() && word.bytes().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }

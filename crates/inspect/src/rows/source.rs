@@ -221,8 +221,13 @@ impl Search<'_> {
                 self.undefined.push(Unread { path: space.path().to_path_buf(), why });
             }
             let is_wanted = |(described, _): &(Described, TreeSource)| {
+                // The name of a tablespace of several tables selects none of them.
+                let is_one = is_named(space) && !known::is_shared(space) && space.format.space().0 != 0;
                 let is_selected = self.wish.selection.is_none_or(|selection| {
-                    is_named(space) || selection.has_file(space.path()) || selection.has_table(&described.table)
+                    selection.is_all()
+                        || is_one
+                        || selection.has_file(space.path())
+                        || selection.has_table(&described.table)
                 });
                 is_selected && (is_named(space) || !is_the_servers(&described.table))
             };

@@ -1,6 +1,8 @@
 //! Commands to run: what works for every kind of table on both servers, and loses nothing that is still there. A test executes them as they
 //! are printed.
 //!
+//! Where no table can be put back alone, the datadir is.
+//!
 //! Not printed, because servers fail at them: DROP INDEX frees pages through the index's root, and a damaged one ends MySQL for good.
 //! DISCARD deletes the file before IMPORT is tried, which MariaDB refuses for tables with secondary indexes and MySQL for many others;
 //! without a `.cfg` it may give two indexes each other's trees. TRUNCATE reads a damaged root or page 0, and loading rows into a table fires
@@ -12,11 +14,13 @@ use format::Family;
 use format::schema::TableDef;
 use format::schema::quoted::quoted_name;
 
-use crate::definitions::Named;
-use crate::report::hurt::{Action, Hurt};
+use crate::definitions::{Named, known};
+use crate::report::hurt::{Action, Hurt, shell_word as shell};
+use datadir::backup_notes::BackupNotes;
 use datadir::file_kind::FileKind;
 use datadir::files;
 use datadir::name::table_of_path;
+use datadir::severity::Severity;
 use datadir::tablespace::Tablespace;
 
 /// A table's name in its parts, in SQL spelling.
@@ -48,10 +52,30 @@ impl SqlName {
 /// The entry with what to do about it, step by step.
 pub(super) fn advised(row: Hurt, named: Option<&Named>, space: Option<&Tablespace>) -> Hurt {
     let whole = named.and_then(|named| named.whole.as_deref());
+    // Dropping a table in a shared tablespace reads its roots and the maps: a server that meets damage there ends, and does so again when it
+    // starts, because it has noted what it was to drop.
+    if row.severity == Severity::Damage && row.is_frame_lost && is_shared(Path::new(&row.path), space) {
+        let commands = restore_all(Path::new(&row.path));
+        return Hurt { action: Action::RestoreAll, commands, ..row };
+    }
+    if row.action == Action::RestoreAll {
+        return Hurt { commands: restore_all(Path::new(&row.path)), ..row };
+    }
+    // The server has the definition in its dictionary too, and writes both from there.
+    if row.index_kind == Some("sdi") && row.severity == Severity::Damage {
+        let table = table_of_path(Path::new(&row.path));
+        let Some(name) = SqlName::of(&Hurt { table: table.clone(), ..row.clone() }, None) else { return row };
+        // MySQL copies a table with a full-text index, and reads the old file's SDI to rename it, which ends it: of such a table, whose server
+        // does not need the SDI, this is refused.
+        let commands = vec![format!("ALTER TABLE {} FORCE, ALGORITHM=INPLACE;", name.quoted())];
+        return Hurt { table, action: Action::RebuildIndex, commands, ..row };
+    }
     let Some(name) = SqlName::of(&row, whole) else { return row };
     let commands = match row.action {
         // From the rows, into a new file: whatever the kind of index, and whatever of it is damaged.
         Action::RebuildIndex => vec![format!("ALTER TABLE {} FORCE;", name.quoted())],
+        // Each partition alone would be written as it is: only a copy asks anew where each row belongs.
+        Action::RewriteTable => vec![format!("ALTER TABLE {} FORCE, ALGORITHM=COPY;", name.quoted())],
         Action::RestoreTable if is_servers_own(&name.schema) => Vec::new(),
         Action::RestoreTable => match auxiliary(&name.table) {
             Some(table_id) => {
@@ -63,6 +87,12 @@ pub(super) fn advised(row: Hurt, named: Option<&Named>, space: Option<&Tablespac
         _ => Vec::new(),
     };
     Hurt { commands, ..row }
+}
+
+/// Whether the file holds several tables: the system tablespace, or a general tablespace, which lies beside it unless it says what it is.
+fn is_shared(path: &Path, space: Option<&Tablespace>) -> bool {
+    space.is_some_and(|space| space.format.space().0 == 0 || known::is_shared(space))
+        || path.parent().is_some_and(|folder| files::exists(folder.join("ibdata1")))
 }
 
 /// Of which table this is a table of a full-text index: `fts_000000000000042d_...`.
@@ -109,10 +139,29 @@ pub(super) fn check_live(path: &Path) -> Vec<String> {
         .collect()
 }
 
-fn datadir_of(path: &Path) -> Option<PathBuf> {
+pub(super) fn datadir_of(path: &Path) -> Option<PathBuf> {
     let above = |levels: usize| path.ancestors().nth(levels).map(Path::to_path_buf);
     [above(1), above(2)].into_iter().flatten().find(|dir| files::exists(dir.join("ibdata1")))
 }
+
+/// Comments and shell commands: the datadir as a backup has it. What it was is kept: rows there may be newer.
+fn restore_all(path: &Path) -> Vec<String> {
+    let Some(datadir) = datadir_of(path).filter(|datadir| BackupNotes::of(datadir).is_none()) else {
+        return Vec::new();
+    };
+    let datadir = datadir.to_string_lossy();
+    let (now, kept) = (shell(&datadir), shell(&format!("{}.damaged", datadir.trim_end_matches('/'))));
+    vec![
+        BACKUP.to_owned(),
+        "# stop the server".to_owned(),
+        format!("mv {now} {kept} && cp -a BACKUP {now}"),
+        "# start the server; what is newer than the backup, and keys and binary logs that were in the datadir, are in the folder that was moved"
+            .to_owned(),
+    ]
+}
+
+/// What `BACKUP` stands for.
+const BACKUP: &str = "# BACKUP: the folder of a recovered backup, as `innokit restore FROM --to BACKUP` makes it";
 
 /// Schemas whose tables are not restored one by one.
 fn is_servers_own(schema: &str) -> bool {
@@ -127,47 +176,59 @@ fn restore(name: &SqlName, row: &Hurt, space: Option<&Tablespace>) -> Vec<String
     let is_own = of_path.is_some_and(|of_path| {
         of_path.split(" partition ").next() == Some(format!("{}.{}", name.schema, name.table).as_str())
     });
-    let Some(family) = family(path, space).filter(|_| is_own) else {
-        return vec![format!("load {table} from a dump")];
-    };
+    let Some(family) = family(path, space) else { return vec![format!("load {table} from a dump")] };
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    if !is_own {
+        if !is_shared(path, space) || name.partition.is_some() {
+            return vec![format!("load {table} from a dump")];
+        }
+        let only = format!(" --table {}", shell(&format!("{}.{}", name.schema, name.table)));
+        let kept = shell(&format!("{}.{}", name.schema, name.table));
+        let (here, backup) = (shell(&path.to_string_lossy()), format!("BACKUP/{}", shell(&file)));
+        return steps(name, family, &Copies { here, backup, kept, only });
+    }
     let Some(folder) = path.parent().and_then(Path::file_name) else { return Vec::new() };
-    let (folder, file) = (folder.to_string_lossy(), path.file_name().unwrap_or_default().to_string_lossy());
+    let folder = folder.to_string_lossy();
     // Partitions are dropped and loaded together. MySQL keeps their definition in the first.
     let files = match file.to_ascii_lowercase().find("#p#").filter(|_| name.partition.is_some()) {
         Some(at) => (file.get(..at + 3).unwrap_or_default().to_owned(), "*.ibd"),
-        None => (file.into_owned(), ""),
+        None => (file.clone().into_owned(), ""),
     };
     let kept = files.0.split(['#', '.']).next().unwrap_or_default();
     let kept = shell(&format!("{folder}.{kept}"));
     let here = format!("{}{}", shell(&path.with_file_name(&files.0).to_string_lossy()), files.1);
     let backup = format!("BACKUP/{}{}", shell(&format!("{folder}/{}", files.0)), files.1);
+    steps(name, family, &Copies { here, backup, kept, only: String::new() })
+}
+
+/// The words of the commands: the file, or a pattern of several, here and in the backup, where what can be read is kept, and what selects
+/// the table in them.
+struct Copies {
+    here: String,
+    backup: String,
+    kept: String,
+    only: String,
+}
+
+fn steps(name: &SqlName, family: Family, Copies { here, backup, kept, only }: &Copies) -> Vec<String> {
     let (database, table_name) = (shell(&name.schema), shell(&name.table));
     let (client, triggers) = if family == Family::MySql {
         let words = "mysqldump --no-create-info --no-data --skip-lock-tables --triggers";
         ("mysql", format!("{words} -- {database} {table_name}"))
     } else {
-        ("mariadb", format!("innokit table schema --triggers {here}"))
+        ("mariadb", format!("innokit table schema --triggers{only} {here}"))
     };
     let client = format!("{client} --default-character-set=utf8mb4");
-    let drop = shell(&format!("SET foreign_key_checks = 0; DROP TABLE {table};"));
+    let drop = shell(&format!("SET foreign_key_checks = 0; DROP TABLE {};", name.quoted()));
     let (into, unchecked) = (format!("--database={database}"), "--init-command='SET foreign_key_checks = 0'");
     vec![
-        "# BACKUP: the folder of a recovered backup, as `innokit restore FROM --to BACKUP` makes it".to_owned(),
+        BACKUP.to_owned(),
         format!("mkdir {kept}.damaged && cp -p {here} {kept}.damaged/"),
-        format!("innokit table export --skip-damaged --format sql -o {kept}.damaged/rows.sql {here}"),
+        format!("innokit table export --skip-damaged --format sql{only} -o {kept}.damaged/rows.sql {here}"),
         format!("{triggers} > {kept}.damaged/triggers.sql"),
         format!("{client} -e {drop}"),
-        format!("innokit table schema {backup} | {client} {unchecked} {into}"),
-        format!("innokit table export --format sql {backup} | {client} {into}"),
+        format!("innokit table schema{only} {backup} | {client} {unchecked} {into}"),
+        format!("innokit table export --format sql{only} {backup} | {client} {into}"),
         format!("{client} {into} < {kept}.damaged/triggers.sql"),
     ]
-}
-
-/// Quotes a word for a shell.
-fn shell(word: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+=:,@%".contains(&byte);
-    if !word.is_empty() && word.bytes().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }

@@ -10,6 +10,7 @@ mod moments;
 mod place;
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use format::Family;
 use format::schema::IndexKind;
@@ -51,6 +52,8 @@ pub(crate) struct HurtTree<'t> {
     pub severity: Severity,
     /// Number of missing rows, if another index counts them.
     pub rows_missing: Option<u64>,
+    /// All that is wrong is that rows are in another partition than they belong in.
+    pub is_misplaced: bool,
     /// The table's clustered index is damaged too.
     pub is_table_hurt: bool,
 }
@@ -63,13 +66,14 @@ impl HurtTree<'_> {
         let told = if lost.is_empty() || is_all { keys::Told::default() } else { keys::tell(self, &lost, opener) };
         let holds_rows = self.kind().is_none_or(|kind| kind == IndexKind::Clustered);
         let (rows, is_estimate) = match (self.rows_missing, told.rows) {
-            _ if !holds_rows => (Some(0), false),
+            _ if !holds_rows || self.is_misplaced => (Some(0), false),
             (Some(rows), _) => (Some(rows), false),
             (None, Some(rows)) => (Some(rows), true),
             (None, None) => (None, false),
         };
         let action = match self.severity {
             Severity::Undecided | Severity::Notice => Action::SeeFinding,
+            Severity::Damage if self.is_misplaced => Action::RewriteTable,
             Severity::Damage if self.is_sdi() => Action::RestoreTable,
             Severity::Damage if holds_rows || self.is_table_hurt => Action::RestoreTable,
             Severity::Damage => Action::RebuildIndex,
@@ -82,6 +86,7 @@ impl HurtTree<'_> {
             index_kind: self.kind_name(),
             index_id: Some(self.root.index_id),
             is_header_lost: false,
+            is_frame_lost: self.is_sdi() || self.marks.contains_key(&self.root.page_no),
             severity: self.severity,
             pages: self.marks.len() as u64,
             keys: told.keys,
@@ -148,6 +153,7 @@ pub(crate) fn of_file(path: &str, kind: FileKind, table: Option<String>, severit
         index_kind: None,
         index_id: None,
         is_header_lost: false,
+        is_frame_lost: false,
         severity,
         pages,
         keys: Vec::new(),
@@ -158,8 +164,20 @@ pub(crate) fn of_file(path: &str, kind: FileKind, table: Option<String>, severit
     }
 }
 
-/// Puts tables first that have lost page 0: MySQL ends if it drops another table whose parent is one of them.
+/// Puts tables first that have lost page 0: MySQL ends if it drops another table whose parent is one of them. Where the whole datadir is to be
+/// restored, nothing else is to be done in it.
 pub(crate) fn repaired_first(rows: &mut [Hurt]) {
+    let is_whole = |row: &&Hurt| row.action == Action::RestoreAll && !row.commands.is_empty();
+    let whole: Vec<(PathBuf, Vec<String>)> = rows
+        .iter()
+        .filter(is_whole)
+        .filter_map(|row| Some((advice::datadir_of(Path::new(&row.path))?, row.commands.clone())))
+        .collect();
+    for row in rows.iter_mut().filter(|row| row.severity == Severity::Damage) {
+        if let Some((_, commands)) = whole.iter().find(|(datadir, _)| Path::new(&row.path).starts_with(datadir)) {
+            (row.action, row.commands) = (Action::RestoreAll, commands.clone());
+        }
+    }
     rows.sort_by_key(|row| !row.is_header_lost);
 }
 

@@ -151,7 +151,8 @@ fn whole(case: &Case, pages: u64) -> Hurt {
     let mut ids = case.marks.values().map(|mark| mark.index_id);
     let index_id = ids.next().flatten().filter(|id| ids.all(|other| other == Some(*id)));
     let is_header_lost = case.marks.contains_key(&0);
-    let row = Hurt { index_id, is_header_lost, ..of_file(&case.shown(), kind, table, severity, pages) };
+    let row =
+        Hurt { index_id, is_header_lost, is_frame_lost: true, ..of_file(&case.shown(), kind, table, severity, pages) };
     advice::advised(row, None, None)
 }
 
@@ -159,7 +160,7 @@ fn whole(case: &Case, pages: u64) -> Hurt {
 pub(crate) fn of_space(space: &Tablespace, table: Option<String>, severity: Severity, pages: u64) -> Hurt {
     let path = shown(space.path());
     let kind = if space.format.space().0 == 0 { FileKind::SystemTablespace } else { FileKind::Tablespace };
-    let row = of_file(&path, kind, table, severity, pages);
+    let row = Hurt { is_frame_lost: true, ..of_file(&path, kind, table, severity, pages) };
     advice::advised(row, None, Some(space))
 }
 
@@ -212,6 +213,7 @@ fn in_space(case: &Case, known: &Known, definitions: &Definitions) -> Vec<Hurt> 
             marks,
             severity: worst(marks.values().map(|mark| mark.severity)),
             rows_missing: None,
+            is_misplaced: false,
             is_table_hurt: table.is_some_and(|table| hurt_tables.contains(&table)),
         };
         rows.push(Hurt { kind: case.kind, ..tree.row(&case.shown(), &mut opener) });
