@@ -15,7 +15,7 @@ use crate::monitor::{metrics, nagios};
 use crate::print::{self, Style};
 use crate::progress::Bar;
 use crate::watch::{self, INTERRUPTED, Screen};
-use crate::{document, table_print, terminal, wall};
+use crate::{document, hurt_keys, table_print, terminal, wall};
 
 /// The document of a check that also examined the indexes.
 #[derive(Serialize)]
@@ -60,6 +60,7 @@ fn checked(args: &CheckArgs) -> Result<u8, Box<dyn Error>> {
     if let Some(tables) = &mut tables {
         tables.told_by(&mut report);
     }
+    hurt_keys::add(&mut report.hurt, &args.reading.keys);
     if args.output.verbose {
         print::effort(&report, &mut terminal::err())?;
         wall::tell(&mut terminal::err())?;
@@ -141,6 +142,7 @@ fn table_options(args: &CheckArgs) -> TableOptions {
         page_size: check.page_size,
         keys: check.keys,
         selection: check.selection,
+        live: check.live,
         ..defaults
     }
 }

@@ -59,11 +59,11 @@ fn print(report: &Report, dir: &Path) -> io::Result<()> {
     )?;
     writeln!(
         out,
-        "one that the server wrote; the computed one is that of the bytes as they are now. Restore that file from a"
+        "one that the server wrote; the computed one is that of the bytes as they are now. The commands keep"
     )?;
     writeln!(
         out,
-        "backup, or, if the index is a secondary one, drop and rebuild it. Your own data: innokit check /var/lib/mysql"
+        "what can be read, and put the table back from a backup. Your own data: innokit check /var/lib/mysql"
     )?;
     out.flush()
 }

@@ -26,10 +26,16 @@ pub struct Style {
 
 /// Findings, then the summary.
 pub fn text(report: &Report, style: Style, out: &mut impl Paint) -> io::Result<()> {
-    let listed: Vec<&Finding> = report.findings.iter().filter(|finding| !style.quiet || is_trouble(finding)).collect();
-    findings(&listed, style, out)?;
     let totals = &report.totals;
-    let all = if style.quiet { totals.damage + totals.undecided } else { totals.findings };
+    let is_troubled = totals.damage + totals.undecided > 0;
+    // What a running server may explain is not read without that.
+    let is_said = |finding: &Finding| {
+        is_trouble(finding) || (is_troubled && finding.reason == FindingCode::SERVER_RUNNING) || !style.quiet
+    };
+    let listed: Vec<&Finding> = report.findings.iter().filter(|finding| is_said(finding)).collect();
+    findings(&listed, style, out)?;
+    let notes = listed.iter().filter(|finding| !is_trouble(finding)).count() as u64;
+    let all = if style.quiet { totals.damage + totals.undecided + notes } else { totals.findings };
     let hidden = all.saturating_sub(listed.len() as u64);
     if hidden > 0 {
         writeln!(out, "... and {} more findings (see --max-findings)", grouped(hidden))?;

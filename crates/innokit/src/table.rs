@@ -14,13 +14,13 @@ use crate::args::{Ahead, TableArgs, TableCommand};
 use crate::print::Style;
 use crate::progress::Bar;
 use crate::watch::{self, INTERRUPTED, Screen};
-use crate::{document, table_print, table_rows, terminal, wall};
+use crate::{document, hurt_keys, table_print, table_rows, terminal, wall};
 
 /// Examines the tables and prints the report. Returns the exit status.
 pub fn run(command: &TableCommand) -> Result<u8, Box<dyn Error>> {
-    let (args, depth, extended) = match command {
-        TableCommand::Check(args) => (&args.table, Depth::Check, args.extended),
-        TableCommand::Count(args) => (args, Depth::Count, false),
+    let (args, depth, (extended, live)) = match command {
+        TableCommand::Check(args) => (&args.table, Depth::Check, (args.extended, args.live)),
+        TableCommand::Count(args) => (args, Depth::Count, (false, false)),
         TableCommand::Checksum(args) => return table_rows::checksum(args),
         TableCommand::Export(args) => return table_rows::run_export(args),
         TableCommand::Schema(args) => return crate::table_schema::run(args),
@@ -35,9 +35,10 @@ pub fn run(command: &TableCommand) -> Result<u8, Box<dyn Error>> {
     args.reading.keys.files().hold_pipes()?;
     let watcher = watch::watcher(args.output.json_lines, &screen)?;
     let bar = Bar::new(args.output.progress, Some(0)).on(&screen);
-    let options = TableOptions { extended, watcher, ..options(args, depth) };
-    let report = inspect::tables_watched(&args.paths, &options, bar.watch_total().as_deref())?;
+    let options = TableOptions { extended, live, watcher, ..options(args, depth) };
+    let mut report = inspect::tables_watched(&args.paths, &options, bar.watch_total().as_deref())?;
     bar.finish();
+    hurt_keys::add(&mut report.hurt, &args.reading.keys);
     if args.output.verbose {
         table_print::effort(&report, &mut terminal::err())?;
         wall::tell(&mut terminal::err())?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use datadir::Severity;
+use datadir::{FindingCode, Severity};
 use inspect::TableReport;
 use inspect::report::table_finding::TableFinding;
 use inspect::table::{IndexReport, TreeKind};
@@ -15,7 +15,7 @@ use crate::{count_summary, hurt_print};
 /// Findings; every index if `verbose`; the summary unless `quiet`.
 pub fn check(report: &TableReport, style: Style, out: &mut impl Paint) -> io::Result<()> {
     let Style { quiet, verbose, .. } = style;
-    findings(report, Lines { each: verbose, max: lines_max(verbose || style.all) }, out)?;
+    findings(report, Lines { each: verbose, max: lines_max(verbose || style.all) }, quiet, out)?;
     if let Some(tables) = &report.tables {
         hurt_print::verdicts(tables, out)?;
     }
@@ -42,7 +42,7 @@ pub fn check(report: &TableReport, style: Style, out: &mut impl Paint) -> io::Re
 /// Every index with its rows, or a summary of many, and why some could not be counted.
 pub fn counts(report: &TableReport, style: Style, out: &mut impl Write) -> io::Result<()> {
     let all = style.all || style.verbose;
-    findings(report, Lines { each: true, max: lines_max(all) }, out)?;
+    findings(report, Lines { each: true, max: lines_max(all) }, style.quiet, out)?;
     if all || !count_summary::is_needed(report) {
         indexes(report, out)?;
     } else {
@@ -54,10 +54,20 @@ pub fn counts(report: &TableReport, style: Style, out: &mut impl Write) -> io::R
     Ok(())
 }
 
-fn findings(report: &TableReport, lines: Lines, out: &mut impl Write) -> io::Result<()> {
-    let kind = |finding: &TableFinding| (finding.path.clone(), finding.index_id, finding.rule, finding.severity as u8);
-    fold(&report.findings, lines, kind, line, |finding| finding.page.map(|page| (page, 1)), out)?;
-    let hidden = report.totals.findings - report.findings.len() as u64;
+fn findings(report: &TableReport, lines: Lines, quiet: bool, out: &mut impl Write) -> io::Result<()> {
+    let kind = |finding: &&TableFinding| (finding.path.clone(), finding.index_id, finding.rule, finding.severity as u8);
+    let totals = &report.totals;
+    let is_troubled = totals.damage + totals.undecided > 0;
+    let is_note = |finding: &&TableFinding| finding.severity == Severity::Notice;
+    // What a running server may explain is not read without that.
+    let is_said = |finding: &&TableFinding| {
+        !is_note(finding) || (is_troubled && finding.rule == FindingCode::SERVER_RUNNING) || !quiet
+    };
+    let listed: Vec<&TableFinding> = report.findings.iter().filter(is_said).collect();
+    fold(&listed, lines, kind, |finding| line(finding), |finding| finding.page.map(|page| (page, 1)), out)?;
+    let notes = listed.iter().filter(|finding| is_note(finding)).count() as u64;
+    let all = if quiet { totals.damage + totals.undecided + notes } else { totals.findings };
+    let hidden = all.saturating_sub(listed.len() as u64);
     if hidden > 0 {
         writeln!(out, "... and {} more findings (see --max-findings)", grouped(hidden))?;
     }

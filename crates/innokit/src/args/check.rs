@@ -45,9 +45,8 @@ pub struct CheckArgs {
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Reading")]
     pub block_size: Option<u32>,
 
-    /// How closely to look: `structure` also checks every index as `innokit table check` does (not on standard input, not on files
-    /// that a server has open).
-    #[arg(long, value_enum, default_value_t = Level::Pages, value_name = "LEVEL", conflicts_with = "live")]
+    /// How closely to look: `structure` also checks every index as `innokit table check` does (not on standard input).
+    #[arg(long, value_enum, default_value_t = Level::Pages, value_name = "LEVEL")]
     pub level: Level,
 
     /// A server has the files open: re-read a bad page before reporting it.

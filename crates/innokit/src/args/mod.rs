@@ -64,7 +64,7 @@ pub enum Command {
     /// Describe files: kind, page types, space used by each index, LSNs, encryption; `--map` draws a tablespace.
     #[command(after_help = INFO_EXAMPLES)]
     Info(InfoArgs),
-    /// Inspect redo logs; archive a live server's.
+    /// Redo logs: show what crash recovery would do (info), archive a running server's log (archive), verify the archive (verify).
     Redo {
         /// What to do.
         #[command(subcommand)]
@@ -73,7 +73,7 @@ pub enum Command {
     /// Do crash recovery on a MariaDB or MySQL datadir without a server, so that the server starts at once.
     #[command(after_help = RECOVER_EXAMPLES)]
     Recover(RecoverArgs),
-    /// Back up a running MariaDB server, and prove that the backup can be recovered; verify backups.
+    /// Back up a running MariaDB or MySQL server, and prove that the backup can be recovered; verify backups (backup verify).
     #[command(after_help = BACKUP_EXAMPLES)]
     Backup(BackupArgs),
     /// Restore a backup into a datadir: verified, recovered to a moment, and given to the server's user.
@@ -82,7 +82,7 @@ pub enum Command {
     /// Unpack backup streams and tar archives, verified and durable, all or nothing.
     #[command(after_help = UNPACK_EXAMPLES)]
     Unpack(UnpackArgs),
-    /// Check the indexes of tables page by page, or count their rows, without a server.
+    /// Tables without a server: check their indexes, count and export their rows, compute CHECKSUM TABLE, print CREATE TABLE.
     #[command(subcommand)]
     Table(TableCommand),
     /// Replace MySQL's innochecksum: same options, messages and exit status (also if called by that name).

@@ -28,8 +28,8 @@ Examples:
   innokit redo archive --metrics redo.prom --to /backup/redo /var/lib/mysql
   innokit redo archive --socket /run/mysqld/mysqld.sock --to /backup/redo /var/lib/mysql
 
-For MariaDB 10.8 and later, and MySQL 8.0.30 and later. The log is only read; the server needs no setting and notices nothing. Only what
-the server cannot write differently any more is archived: beside a busy server, the last few kilobytes wait for the next look. With
+For MariaDB 10.8 and later, and MySQL 8.0.30 and later. The log is only read; the server needs no setting and notices nothing. Only what \
+the server cannot write differently any more is archived: beside a busy server, the last few kilobytes wait for the next look. With \
 --socket or --port the server is asked instead what is durable, and nothing waits. A run that was killed goes on where it ended.
 
 Exit status:

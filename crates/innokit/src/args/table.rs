@@ -17,6 +17,7 @@ Examples:
   innokit table check shop/orders.ibd           every index of one table
   innokit table check /var/lib/mysql -q         a datadir or a backup: findings only
   innokit table check --extended shop           also compare every entry with its row
+  innokit table check --live /var/lib/mysql     files that a server has open
   innokit table check --json backup/shop        one JSON document
   innokit table count shop/orders.ibd           rows, by index
 
@@ -32,7 +33,7 @@ Examples:
   innokit table schema backup > schema.sql                  all tables, for the mysql client
   innokit table schema --json backup                        one JSON document
 
-MySQL 8.0 and later keep the definition in the tablespace. MariaDB and MySQL 5.7 keep it in the .frm file beside it, and foreign keys in
+MySQL 8.0 and later keep the definition in the tablespace. MariaDB and MySQL 5.7 keep it in the .frm file beside it, and foreign keys in \
 ibdata1. An SQL comment names what the files do not hold.
 
 Exit status:
@@ -100,6 +101,10 @@ pub struct TableCheckArgs {
     /// Also compare every entry of every secondary index with its row, and every row with its entries.
     #[arg(long)]
     pub extended: bool,
+
+    /// A server has the files open: read again what looks wrong, and decide what can be decided.
+    #[arg(long, help_heading = "Reading")]
+    pub live: bool,
 
     #[command(flatten)]
     pub table: TableArgs,

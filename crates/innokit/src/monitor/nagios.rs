@@ -43,7 +43,7 @@ pub fn line(report: &Report, status: u8) -> (String, u8) {
         Some(first) => first,
         None => {
             let (verified, files) = (grouped(counts.pages - counts.older), grouped(totals.files));
-            format!("{verified} pages in {files} files verified{}", limits(report))
+            format!("{verified} pages in {files} files verified{}{}", limits(report), left(report))
         }
     };
     let data = format!(
@@ -82,9 +82,19 @@ fn worst(report: &Report, status: u8) -> Option<String> {
     let is_running = |finding: &&Finding| finding.reason == FindingCode::SERVER_RUNNING;
     let running =
         report.findings.iter().find(is_running).map(|finding| format!("{}: {}; ", finding.path, finding.message));
+    // What recovery may still write is no sign of a fault.
+    let pending = report.pending.first().filter(|_| severity == Severity::Undecided && running.is_none());
+    let before = running.or_else(|| pending.map(|pending| format!("{}: {}; ", pending.path, pending.why)));
     let page = first.page.map(|page| format!("page {page}: ")).unwrap_or_default();
     let more = if total > 1 { format!(" (and {} more)", grouped(total - 1)) } else { String::new() };
-    Some(one_line(&format!("{}{}: {page}{}{more}", running.unwrap_or_default(), first.path, first.message)))
+    Some(one_line(&format!("{}{}: {page}{}{more}", before.unwrap_or_default(), first.path, first.message)))
+}
+
+/// What was not verified although all is well: files that a server has yet to write, and that it runs.
+fn left(report: &Report) -> String {
+    let is_left = |reason| matches!(reason, FindingCode::NOT_FLUSHED_YET | FindingCode::SERVER_RUNNING);
+    let left = report.findings.iter().filter(|finding| is_left(finding.reason));
+    left.map(|finding| format!("; {}", one_line(&finding.message))).collect()
 }
 
 /// A plugin's answer ends at the first newline, and performance data begins at the first bar, so both are replaced.

@@ -33,7 +33,7 @@ Examples:
   innokit table export orders.ibd --create-table orders.sql      a file whose definition is lost
   innokit table export orders.ibd --deleted                      rows of a DELETE that was not purged yet
 
-The rows are the newest versions in the pages. They include rows of transactions that had not committed, unless --committed leaves them
+The rows are the newest versions in the pages. They include rows of transactions that had not committed, unless --committed leaves them \
 out. After a clean shutdown there are no such rows; recover a crashed or copied datadir first (innokit recover).
 
 Exit status:

@@ -1,5 +1,5 @@
-//! `check --live` next to real servers under a mixed DML and DDL load. No round may report damage or anything undecided, and a page damaged
-//! on purpose in an idle table is still found.
+//! `check --live` and `table check --live` next to real servers under a mixed DML and DDL load. No round may report damage, nor the first
+//! anything undecided, and a page damaged on purpose in an idle table is still found.
 //!
 //! `INNOKIT_LIVE_SECONDS` sets how long each server and page size is under load (default 10).
 
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::common::{check_json, repository, total};
+use crate::common::{check_json, innokit, repository, total};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -226,10 +226,22 @@ fn alarms(document: &Value) -> Vec<&Value> {
     findings.filter(|finding| finding["severity"] != "notice").collect()
 }
 
+/// The document and the status of `table check --live` of the datadir.
+fn table_check(server: &Server, words: &[&str]) -> (Value, Option<i32>) {
+    let mut command = innokit();
+    let output = command.args(["table", "check", "--live", "--json"]).args(words).arg(server.datadir()).output();
+    let output = output.expect("innokit runs");
+    let document = serde_json::from_slice(&output.stdout);
+    (document.unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr))), output.status.code())
+}
+
 /// The outcome of `check --live`.
 #[derive(Default)]
 struct Watch {
     pages: u64,
+    /// Trees that were checked, and findings about them that could not be decided.
+    trees: u64,
+    undecided: u64,
     rounds: u64,
     /// Findings that should not have been reported.
     false_reports: Vec<String>,
@@ -274,6 +286,15 @@ fn check_in_a_loop(server: &Server, before: &Done) -> Watch {
             say(format!("status {status}, {}", document["totals"]));
         }
         watch.pages += total(&document, "pages");
+        let words: &[&str] = if watch.rounds.is_multiple_of(2) { &[] } else { &["--extended"] };
+        let (document, status) = table_check(server, words);
+        if !matches!(status, Some(0 | 2)) || total(&document, "damage") > 0 || total(&document, "failed_files") > 0 {
+            let bad = document["findings"].as_array().expect("findings").iter();
+            let bad: Vec<_> = bad.filter(|finding| finding["severity"] == "damage").collect();
+            watch.false_reports.push(format!("round {}, trees: {bad:#?}, {}", watch.rounds, document["totals"]));
+        }
+        watch.trees += total(&document, "indexes");
+        watch.undecided += total(&document, "undecided");
         watch.rounds += 1;
     }
     watch
@@ -298,7 +319,7 @@ fn nothing_is_called_damaged_but_what_is(kind: &'static str, page_kib: u32) {
     server.sql(&tables(kind, page_kib));
     let before = Done::by(&server);
     let load = Load::start(&server, &[dml, dml, blobs, ddl]);
-    let Watch { pages, rounds, false_reports } = check_in_a_loop(&server, &before);
+    let Watch { pages, trees, undecided, rounds, false_reports } = check_in_a_loop(&server, &before);
     assert!(false_reports.is_empty(), "{title}: {rounds} rounds:\n{}", false_reports.join("\n"));
 
     let idle = server.datadir().join("shop/idle.ibd");
@@ -311,9 +332,28 @@ fn nothing_is_called_damaged_but_what_is(kind: &'static str, page_kib: u32) {
         assert_eq!(alarms[0]["path"].as_str(), idle.to_str(), "{title}, --io {io}: {alarms:#?}");
     }
 
+    let (document, status) = table_check(&server, &[]);
+    let of_idle = |finding: &&Value| finding["severity"] == "damage" && finding["page"].as_u64() == Some(page);
+    let findings = document["findings"].as_array().expect("findings");
+    assert_eq!(status, Some(1), "{title}: {findings:#?}");
+    let damage: Vec<_> = findings.iter().filter(|finding| finding["severity"] == "damage").collect();
+    assert!(damage.iter().any(of_idle), "{title}: {findings:#?}");
+    assert!(damage.iter().all(|finding| finding["path"].as_str() == idle.to_str()), "{title}: {damage:#?}");
+
     load.stop();
+    // Nobody said that a server runs: that is said before anything is called damage.
+    let output = innokit().args(["table", "check", "-q"]).arg(&idle).output().expect("innokit runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        text.starts_with(&format!(
+            "{}: note: a server has this datadir open",
+            server.datadir().join("ibdata1").display()
+        )),
+        "{text}"
+    );
     let done = Done::by(&server).since(&before);
     let Done { written, altered } = done;
+    eprintln!("{title}: {trees} trees walked, {undecided} findings undecided");
     eprintln!("{title}: {rounds} rounds, {pages} pages checked, {written} pages written, {altered} tables altered");
 }
 

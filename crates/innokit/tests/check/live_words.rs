@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::broken_table::Ibd;
-use crate::common::{all_datadirs, check, check_json, repository};
+use crate::common::{all_datadirs, check, check_json, innokit, repository};
 use tempfile::TempDir;
 
 /// A server on its own datadir, killed by pid on drop.
@@ -61,6 +61,10 @@ fn quiet_beside_a_healthy_server_and_an_index_comes_back(kind: &'static str) {
     }
     let run = check(&server.datadir(), &["--live", "-q"]);
     assert_eq!((run.status, run.text.as_str(), run.errors.as_str()), (0, "", ""), "{kind}");
+    let output =
+        innokit().args(["table", "check", "--live", "-q"]).arg(server.datadir()).output().expect("innokit runs");
+    let said = (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned());
+    assert_eq!(said, (Some(0), String::new()), "{kind}");
     // Without `--live`, a datadir that a server has open is reported as such.
     assert!(check(&server.datadir(), &[]).text.contains("check with --live"), "{kind}");
 

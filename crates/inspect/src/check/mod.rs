@@ -38,7 +38,7 @@ mod whole_space;
 mod words;
 mod worker;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
@@ -67,7 +67,7 @@ use datadir::finding_code::FindingCode;
 use datadir::inventory::{Candidate, Inventory, Passed};
 use datadir::name::NameHint;
 use datadir::severity::Severity;
-use datadir::{Error, fault, files};
+use datadir::{Error, fault, files, redo_log};
 
 /// A check that has listed the paths but not yet read any file.
 pub struct Check {
@@ -86,10 +86,7 @@ impl Check {
     /// Options that cannot work.
     pub fn plan(paths: &[PathBuf], options: CheckOptions) -> Result<Self, Error> {
         options.read.validate()?;
-        if options.live && paths.iter().any(|path| files::is_remote(path)) {
-            let words = "--live is for files that a server has open: objects in a bucket are replaced, not written to";
-            return Err(Error::Usage(words.to_owned()));
-        }
+        refuse_remote(paths, options.live)?;
         let keys = options.keys.read()?;
         let mut inventory = Inventory::take_selected(paths, &options.selection);
         let catalogs = Catalog::all(&inventory, &keys, options.page_size);
@@ -219,6 +216,14 @@ impl Check {
     }
 }
 
+/// # Errors
+/// `--live` and a bucket.
+pub(crate) fn refuse_remote(paths: &[PathBuf], live: bool) -> Result<(), Error> {
+    let words = "--live is for files that a server has open: objects in a bucket are replaced, not written to";
+    let is_remote = live && paths.iter().any(|path| files::is_remote(path));
+    if is_remote { Err(Error::Usage(words.to_owned())) } else { Ok(()) }
+}
+
 fn wish<'o>(options: &CheckOptions, keys: &'o KeyStore, live: bool) -> Wish<'o> {
     Wish { live, keys, page_size: options.page_size, list_tables: options.list_tables }
 }
@@ -254,18 +259,29 @@ fn say_unread(report: &mut Report) {
     }
 }
 
+/// What is said of files that a server has open.
+pub(crate) const OPEN: &str =
+    "a server has this datadir open: check with --live, or what it is writing may look damaged";
+
 /// Notes that a server holds locks on the files: pages it is writing look damaged unless they are read again.
 fn note_server(inventory: &Inventory, findings: &mut Findings) {
-    let is_system = |file: &&Candidate| matches!(file.hint, NameHint::System(1));
-    let is_locked = |file: &&Candidate| files::is_locked(&file.path);
-    for file in inventory.candidates.iter().filter(is_system).filter(is_locked) {
-        let message = "a server has this datadir open: check with --live, or what it is writing may look damaged";
-        findings.offer_at(
-            u32::MAX,
-            0,
-            words::about(&file.path, FindingCode::SERVER_RUNNING, Severity::Notice, message.to_owned()),
-        );
+    for path in servers_of(inventory) {
+        let finding = words::about(&path, FindingCode::SERVER_RUNNING, Severity::Notice, OPEN.to_owned());
+        findings.offer_at(u32::MAX, 0, finding);
     }
+}
+
+/// The system tablespaces that servers have open: those among the files, and those of the datadirs that files named alone are in.
+pub(crate) fn servers_of(inventory: &Inventory) -> BTreeSet<PathBuf> {
+    let is_system = |file: &&Candidate| matches!(file.hint, NameHint::System(1));
+    let walked = inventory.candidates.iter().filter(is_system).map(|file| file.path.clone());
+    let here = inventory.candidates.iter().filter(|file| !files::is_remote(&file.path));
+    let folders: BTreeSet<&Path> = here.filter_map(|file| file.path.parent()).collect();
+    let around = folders.into_iter().flat_map(|folder| redo_log::datadirs_of(&folder.join("t.ibd")));
+    let around: BTreeSet<PathBuf> = around.map(|dir| dir.join("ibdata1")).filter(|path| files::is_file(path)).collect();
+    let mut known: HashSet<PathBuf> = HashSet::new();
+    let all = walked.chain(around).filter(|path| files::is_locked(path));
+    all.filter(|path| known.insert(std::path::absolute(path).unwrap_or_else(|_| path.clone()))).collect()
 }
 
 /// The files with their places in the system tablespace: in each directory `ibdata2` and later files continue the first.

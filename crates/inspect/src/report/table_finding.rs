@@ -36,3 +36,11 @@ pub struct TableFinding {
     #[serde(skip)]
     pub is_loss: bool,
 }
+
+impl TableFinding {
+    /// The same as a note.
+    #[must_use]
+    pub(crate) fn into_note(self) -> Self {
+        Self { severity: Severity::Notice, ..self }
+    }
+}

@@ -5,7 +5,9 @@
 //! parents per tree, and the maps and definitions of one batch of tablespaces. What crosses batches is small: the dictionary's rows, the
 //! roots of each tablespace, and the report.
 
+mod live;
 mod matching;
+mod mended;
 pub mod one;
 mod options;
 mod report;
@@ -14,7 +16,7 @@ mod settling;
 mod walked;
 mod whole_datadir;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -23,6 +25,7 @@ use std::time::Instant;
 use flow::{Counters, FileId, FileSet, Gather, GatherPlan, ReadAhead, WorkList, run_workers};
 use format::keyring::KeyStore;
 
+use crate::check::{refuse_remote, servers_of};
 use crate::definitions::Dictionaries;
 use crate::definitions::known::{Known, know};
 pub(crate) use crate::definitions::{Definitions, Named, Opening};
@@ -73,9 +76,11 @@ pub fn tables_watched(
     let start = Instant::now();
     options.read.validate()?;
     let keys = options.keys.read()?;
+    refuse_remote(paths, options.live)?;
     let mut inventory = Inventory::take_selected(paths, &options.selection);
     let catalogs = Catalog::all(&inventory, &keys, options.page_size);
     inventory.add(catalogs.iter().flat_map(Catalog::outside));
+    let servers = if options.live { BTreeSet::new() } else { servers_of(&inventory) };
     let groups = groups(&mut inventory);
     let set = files::set(groups.iter().flatten().map(|file| (file.path.clone(), file.len)));
     let workers = options.workers.max(1);
@@ -86,7 +91,7 @@ pub fn tables_watched(
         move |counters: &Counters| watch(progress.bytes(), counters)
     });
     let watch = tell.as_ref().map(|tell| tell as &(dyn Fn(&Counters) + Sync));
-    let mut settling = settle::begin(&mut inventory, &catalogs, (options, &keys));
+    let mut settling = settle::begin(&mut inventory, &catalogs, (options, &keys, servers));
     let (mut dictionaries, mut owned) = (Dictionaries::of(&groups, &keys, options.page_size), HashSet::new());
     watched(watch, &counters, || {
         let mut unreturned = 0;
@@ -102,7 +107,10 @@ pub fn tables_watched(
                 let walked = walked_of(&subjects, &definitions, &set, options, &counters)?;
                 // If a file could not be read to its end, its findings may only reflect the missing rest: report the failure instead.
                 owned.extend(miss(files::failures_of(&inventory.asked), &mut subjects));
-                settling.batch(&subjects, &walked, &definitions);
+                let again = |how| live::look_again(files, batch, how, (&subjects, &walked), &definitions);
+                let how = live::How { keys: &keys, options, counters: &counters, workers };
+                let again = options.live.then(|| again(how)).transpose()?.unwrap_or_default();
+                settling.batch(&subjects, &walked, &definitions, again);
                 counters.worker(0).done_with(files.len());
             }
             drop((spaces, definitions));
@@ -382,7 +390,9 @@ fn walk_all(
             let receivers = matches.receivers(at, tree, known.space.pages());
             let place = WalkPlace { options, crew: &crew, memory: SWEEP_MEMORY / leaders as u64 };
             let report = walk(known_tree, receivers, &place, &mut gather, &mut tools);
-            settle::tell(&options.watcher, known_tree, &report);
+            if !options.live {
+                settle::tell(&options.watcher, known_tree, &report);
+            }
             let is_sound = report.findings_total == 0;
             walked.push((
                 (at, tree),

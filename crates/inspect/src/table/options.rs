@@ -29,6 +29,8 @@ pub struct TableOptions {
     pub keys: KeyFiles,
     /// Whether to check everything, or just to count.
     pub depth: Depth,
+    /// A server has the files open: what looks wrong is read again.
+    pub live: bool,
     /// Whether to compare every secondary index entry with its row, and every row with its entries.
     pub extended: bool,
     /// Mismatched entries and rows kept at a time to be named; further ones are only counted.
@@ -54,6 +56,7 @@ impl Default for TableOptions {
             selection: Selection::default(),
             keys: KeyFiles::default(),
             depth: Depth::Check,
+            live: false,
             extended: false,
             images_max: pairing::IMAGES_MAX,
             list_tables: false,

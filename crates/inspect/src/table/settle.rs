@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use format::fil::PageType;
 use format::keyring::KeyStore;
@@ -10,6 +10,8 @@ use format::schema::IndexKind;
 use format::{Family, PageNo};
 
 use super::KnownTree;
+use super::live::Looked;
+use super::mended::beyond_recovery;
 use super::options::TableOptions;
 use super::report::{Effort, IndexReport, TableFile, TableReport, TableTotals, TreeKind};
 use super::settling::{Settling, TreeLabel, UNDECIDED, in_words, newest_of};
@@ -81,6 +83,12 @@ impl Tree<'_> {
         (report.findings_total > 0 && !is_entry_only) || report.counts.unverifiable > 0 || self.lacks()
     }
 
+    /// Whether all that is wrong is that rows belong in another partition.
+    fn is_misplaced(&self) -> bool {
+        let mut findings = self.walked.report.findings.iter();
+        !self.lacks() && findings.len() > 0 && findings.all(|finding| finding.rule == Rule::Misplaced.code())
+    }
+
     fn kind(&self) -> TreeKind {
         match self.named.as_ref().and_then(|named| named.index.as_ref()) {
             Some(index) if index.name == "SDI" && self.named.as_ref().is_some_and(|named| named.table.is_none()) => {
@@ -101,7 +109,7 @@ impl Tree<'_> {
 pub(super) fn begin<'s>(
     inventory: &mut Inventory,
     catalogs: &[Catalog],
-    (options, keys): (&'s TableOptions, &'s KeyStore),
+    (options, keys, servers): (&'s TableOptions, &'s KeyStore, BTreeSet<PathBuf>),
 ) -> Settling<'s> {
     let report = TableReport {
         totals: TableTotals::default(),
@@ -114,14 +122,30 @@ pub(super) fn begin<'s>(
         pending: Vec::new(),
         effort: Effort::default(),
     };
-    let (redo, path, datadirs) = (RedoLogs::new(false), String::new(), Vec::new());
+    let (redo, path, datadirs) = (RedoLogs::new(options.live), String::new(), Vec::new());
     let (ends, open) = (LogEnds::new(keys), OpenTransactions::new(keys));
     let orphans = catalogs.iter().flat_map(Catalog::orphans).collect();
     let (recovery, is_unread, held) = (None, false, Vec::new());
     let dropped = catalogs.iter().filter_map(Catalog::dropped_trees);
     let dropped = dropped.map(|(root, trees)| (root.to_path_buf(), trees)).collect();
-    let mut settling =
-        Settling { report, redo, options, path, recovery, is_unread, datadirs, ends, open, orphans, dropped, held };
+    let (watched, beyond_recovery) = (None, BTreeSet::new());
+    let mut settling = Settling {
+        report,
+        redo,
+        options,
+        path,
+        recovery,
+        beyond_recovery,
+        is_unread,
+        datadirs,
+        ends,
+        open,
+        orphans,
+        dropped,
+        held,
+        watched,
+        servers,
+    };
     settling.redo.say_in_ddl(catalogs.iter().flat_map(Catalog::in_ddl));
     settling
 }
@@ -137,11 +161,26 @@ fn hides_an_index(finding: &TreeFinding) -> bool {
 }
 
 impl Settling<'_> {
-    /// Adds tablespaces. Nothing else of them is needed later.
-    pub fn batch(&mut self, subjects: &[Subject], walked: &[Vec<Walked>], definitions: &Definitions) {
-        for (subject, walked) in subjects.iter().zip(walked) {
-            self.subject(subject, walked, definitions);
-            self.held.extend(subject.opened.as_ref().ok().map(|known| held(known, walked)));
+    /// Adds tablespaces, some of them as they were when they were read `again`. Nothing else of them is needed later.
+    pub fn batch(
+        &mut self,
+        subjects: &[Subject],
+        walked: &[Vec<Walked>],
+        definitions: &Definitions,
+        mut again: BTreeMap<usize, Looked>,
+    ) {
+        for (at, (subject, walked)) in subjects.iter().zip(walked).enumerate() {
+            let Some(look) = again.remove(&at) else {
+                self.subject(subject, walked, definitions);
+                self.held.extend(subject.opened.as_ref().ok().map(|known| held(known, walked)));
+                continue;
+            };
+            // Transactions of now, not of the tablespace before.
+            self.open = OpenTransactions::new(self.ends.keys());
+            self.watched = Some(look.watched);
+            self.subject(&look.subject, &look.walked, &look.definitions);
+            self.held.extend(look.subject.opened.as_ref().ok().map(|known| held(known, &look.walked)));
+            self.watched = None;
         }
     }
 
@@ -160,9 +199,14 @@ impl Settling<'_> {
                 let why = format!("{why}, and no table of the dictionary uses this file");
                 return self.report.skipped.push(SkippedFile { path: self.path.clone(), why });
             }
+            Err(_) if self.options.live && self.is_not_here_now(subject) => return,
             Err(why) => return self.failed(self.path.clone(), why),
         };
-        self.recovery = self.redo.pending_for(&subject.path).map(str::to_owned);
+        let is_live = self.options.live;
+        self.recovery = self.redo.pending_for(&subject.path).filter(|_| !is_live).map(str::to_owned);
+        let recovered = self.redo.recovered_in(&subject.path).filter(|_| self.recovery.is_some());
+        let lost = |dir: PathBuf| beyond_recovery(known, walked, &dir, self.ends.keys());
+        self.beyond_recovery = recovered.map(lost).unwrap_or_default();
         self.is_unread = known.space.is_unread();
         self.datadirs = datadirs_of(&subject.path);
         let mut opener = Opener::new();
@@ -179,9 +223,11 @@ impl Settling<'_> {
                 is_dropped: self.is_dropped(subject, known, root) && !walked.report.hurt.contains_key(&root.page_no),
             })
             .collect();
+        self.passing();
         self.of_space(known, definitions);
         let is_check = self.options.depth == Depth::Check;
-        let newer = if is_check { self.newer_than_log(known, subject, walked) } else { None };
+        // A server's log goes on while it is read.
+        let newer = if is_check && !is_live { self.newer_than_log(known, subject, walked) } else { None };
         if known.roots.is_empty() && known.lacks_trees(&subject.path) {
             self.no_tree();
         }
@@ -246,20 +292,22 @@ impl Settling<'_> {
             let pages: BTreeSet<u32> = known.findings.iter().filter_map(|finding| finding.page_no).collect();
             let mut tables = trees.iter().filter_map(Tree::table);
             let table = tables.next().filter(|first| tables.all(|table| table == *first)).map(str::to_owned);
-            let of_findings =
-                has_findings.then(|| self.worst(known.findings.iter().map(|finding| finding.rule), false));
+            let broken = known.findings.iter().map(|finding| (finding.rule, finding.page_no));
+            let of_findings = has_findings.then(|| self.worst(broken, false));
             let is_damage = [of_findings, newer].contains(&Some(Severity::Damage));
             let severity = if is_damage { Severity::Damage } else { Severity::Undecided };
             rows.push(verdict::of_space(&known.space, table, severity, pages.len() as u64));
         }
         for tree in trees.iter().filter(|tree| tree.is_hurt()) {
             let has_unread_only = tree.walked.report.findings_total == 0 && !tree.lacks();
-            let lacking = tree.lacks().then_some(Rule::RowWithoutEntry.code());
-            let rules = || tree.walked.report.findings.iter().map(|finding| finding.rule).chain(lacking);
+            let lacking = tree.lacks().then_some((Rule::RowWithoutEntry.code(), None));
+            let broken = tree.walked.report.findings.iter().map(|finding| (finding.rule, finding.page_no));
+            let rules = || broken.clone().chain(lacking);
             let severity = if has_unread_only { Severity::Undecided } else { self.worst(rules(), tree.may_go()) };
             // All of it is undecided only because transactions wait to be rolled back, or recovery is pending: see below.
-            let is_put_off =
-                severity == Severity::Undecided && !has_unread_only && !rules().any(|rule| UNDECIDED.contains(&rule));
+            let is_put_off = severity == Severity::Undecided
+                && !has_unread_only
+                && !rules().any(|(rule, _)| UNDECIDED.contains(&rule));
             let mark =
                 |(page_no, is_lost): (&u32, &bool)| (*page_no, Mark { is_lost: *is_lost, severity, index_id: None });
             let marks = tree.walked.report.hurt.iter().map(mark).collect();
@@ -273,10 +321,15 @@ impl Settling<'_> {
                 marks: &marks,
                 severity,
                 rows_missing: self.missing(known, tree, trees),
-                is_table_hurt: rows_of.is_some_and(|rows| !rows.walked.report.hurt.is_empty()),
+                is_misplaced: tree.is_misplaced(),
+                is_table_hurt: rows_of.is_some_and(|rows| !rows.walked.report.hurt.is_empty() && !rows.is_misplaced()),
             };
             let row = hurt.row(&self.path, &mut opener);
-            rows.push(if is_put_off { Hurt { action: Action::StartServer, commands: Vec::new(), ..row } } else { row });
+            rows.push(if is_put_off && !self.options.live {
+                Hurt { action: Action::StartServer, commands: Vec::new(), ..row }
+            } else {
+                row
+            });
         }
         if let Some(awaits) = self.redo.awaits(&subject.path) {
             verdict::put_off(&mut rows, &subject.path, awaits);
@@ -315,7 +368,8 @@ impl Settling<'_> {
         }
         let hidden = report.findings_total - report.findings.len() as u64;
         // Assume that unlisted findings are like the last listed one.
-        let last = report.findings.last().map(|finding| finding.rule);
+        let last = report.findings.last();
+        let last = (last.map(|finding| finding.rule), last.and_then(|finding| finding.page_no));
         let severity = if tree.is_dropped { Severity::Notice } else { self.severity(last, tree.may_go()).0 };
         self.count(hidden, severity);
         if report.counts.unverifiable > 0 {
@@ -336,6 +390,30 @@ impl Settling<'_> {
             return self.weighed(finding, label, (Severity::Notice, Some(DroppedTree::WHY.to_owned())));
         }
         self.finding(finding, label);
+    }
+
+    /// Whether the server has dropped the table meanwhile, or made it and not yet written it.
+    fn is_not_here_now(&mut self, subject: &Subject) -> bool {
+        let why = match &self.watched {
+            Some(seen) if seen.is_gone => "the server dropped or replaced it meanwhile",
+            _ if is_unwritten(&subject.path) => "not flushed yet: the server has its pages in memory",
+            _ => return false,
+        };
+        self.report.skipped.push(SkippedFile { path: self.path.clone(), why: why.to_owned() });
+        true
+    }
+
+    /// A note about contradictions that came and went.
+    fn passing(&mut self) {
+        let passing = self.watched.as_ref().map_or(0, |seen| seen.passing);
+        if passing > 0 {
+            let message = format!(
+                "the server changed this tablespace whenever it was read: {passing} contradictions between pages were not there each time, \
+                 and prove nothing"
+            );
+            let told = TreeFinding::told("changed_meanwhile".into(), message);
+            self.weighed(&told, TreeLabel::default(), (Severity::Notice, None));
+        }
     }
 
     /// A file named like a table's that has no tree.
@@ -360,6 +438,9 @@ impl Settling<'_> {
             tables.insert("", std::mem::take(&mut unnamed));
         }
         let mut left_out = Vec::new();
+        if self.watched.as_ref().is_some_and(|seen| !seen.is_quiet) {
+            return vec!["rows against entries: the server changes them".to_owned()];
+        }
         if !unnamed.is_empty() {
             left_out.push("rows against entries of tables without a definition".to_owned());
         }

@@ -1,10 +1,11 @@
 //! The report on tables while it is made: how severe a finding is, and its row in the report.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 
 use format::Lsn;
 
+use super::live::Watched;
 use super::options::TableOptions;
 use super::report::TableReport;
 use super::walked::Walked;
@@ -26,6 +27,11 @@ pub(super) const UNDECIDED: [FindingCode; 4] =
 const OF_ROWS: [Rule; 5] =
     [Rule::RowCount, Rule::EntryWithoutRow, Rule::RowWithoutEntry, Rule::EntryDiffers, Rule::EntriesUnmatched];
 
+/// Why a finding beside a server may be wrong.
+const IN_MEMORY: &str = "the server has changed this tablespace since its newest checkpoint and may have newer pages in memory; \
+    check again when it has written them, as it does when it rests";
+const IN_TRANSACTION: &str = "transactions are open that may be changing it";
+
 /// The report so far, and what it takes to weigh a finding.
 pub(super) struct Settling<'s> {
     pub report: TableReport,
@@ -33,6 +39,8 @@ pub(super) struct Settling<'s> {
     pub options: &'s TableOptions,
     pub path: String,
     pub recovery: Option<String>,
+    /// Pages of the tablespace that recovery leaves as wrong as they are.
+    pub beyond_recovery: BTreeSet<u32>,
     /// Some bytes of the tablespace could not be read.
     pub is_unread: bool,
     /// The directories that may be the tablespace's datadir.
@@ -46,31 +54,44 @@ pub(super) struct Settling<'s> {
     pub dropped: Vec<(PathBuf, HashSet<DroppedTree>)>,
     /// What the comparison with the dictionary needs of each tablespace.
     pub held: Vec<Held>,
+    /// What reading the tablespace again beside its server has shown.
+    pub watched: Option<Watched>,
+    /// System tablespaces that a server has open, although nobody said so.
+    pub servers: BTreeSet<PathBuf>,
 }
 
 impl Settling<'_> {
-    /// How severe a broken rule is here, and why it may not be damage.
+    /// How severe a rule is that a page breaks here, and why it may not be damage.
     ///
     /// If transactions wait to be rolled back, so may a tree as a whole (`may_go`), whatever it contains.
-    pub fn severity(&mut self, rule: Option<FindingCode>, may_go: bool) -> (Severity, Option<String>) {
+    pub fn severity(
+        &mut self,
+        (rule, page): (Option<FindingCode>, Option<u32>),
+        may_go: bool,
+    ) -> (Severity, Option<String>) {
         // What else was found may only follow from that.
         if self.is_unread || rule.is_some_and(|rule| UNDECIDED.contains(&rule)) {
             return (Severity::Undecided, None);
         }
-        if let Some(log) = &self.recovery {
+        if self.watched.as_ref().is_some_and(|seen| !rule.is_some_and(|rule| seen.decides(rule, page))) {
+            return (Severity::Undecided, Some(IN_MEMORY.to_owned()));
+        }
+        let is_lost = page.is_some_and(|page| self.beyond_recovery.contains(&page));
+        if let Some(log) = self.recovery.as_ref().filter(|_| !is_lost) {
             return (Severity::Undecided, Some(format!("{log}: crash recovery may yet repair it")));
         }
         let may_be_open = may_go || OF_ROWS.iter().any(|of_rows| Some(of_rows.code()) == rule);
         let open = if may_be_open { self.open.waiting_in(&self.datadirs) } else { None };
         match open {
+            Some(_) if self.options.live => (Severity::Undecided, Some(IN_TRANSACTION.to_owned())),
             Some(why) => (Severity::Undecided, Some(why.to_owned())),
             None => (Severity::Damage, None),
         }
     }
 
-    /// The severity of the worst of some broken rules.
-    pub fn worst(&mut self, mut rules: impl Iterator<Item = FindingCode>, may_go: bool) -> Severity {
-        let is_damage = rules.any(|rule| self.severity(Some(rule), may_go).0 == Severity::Damage);
+    /// The severity of the worst of some rules that pages break.
+    pub fn worst(&mut self, mut rules: impl Iterator<Item = (FindingCode, Option<u32>)>, may_go: bool) -> Severity {
+        let is_damage = rules.any(|(rule, page)| self.severity((Some(rule), page), may_go).0 == Severity::Damage);
         if is_damage { Severity::Damage } else { Severity::Undecided }
     }
 
@@ -85,7 +106,7 @@ impl Settling<'_> {
     }
 
     pub fn finding(&mut self, finding: &TreeFinding, label: TreeLabel<'_>) {
-        let weight = self.severity(Some(finding.rule), label.may_go);
+        let weight = self.severity((Some(finding.rule), finding.page_no), label.may_go);
         self.weighed(finding, label, weight);
     }
 

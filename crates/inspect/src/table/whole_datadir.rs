@@ -4,8 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use super::report::TableFile;
-use super::settling::{Settling, TreeLabel, newest_of};
+use super::settling::{Settling, TreeLabel, in_words, newest_of};
 use super::walked::Walked;
+use crate::check::OPEN;
 use crate::definitions::known::Known;
 use crate::report::shown;
 use crate::report::table_finding::TableFinding;
@@ -25,18 +26,34 @@ impl Settling<'_> {
     pub fn datadirs_as_a_whole(&mut self, inventory: &Inventory, catalogs: &[Catalog]) {
         let held = std::mem::take(&mut self.held);
         for catalog in catalogs {
-            let found = catalog.findings(&held, &mut self.redo, false);
-            let later = verdict::later_tables(catalog, &held, &found, &mut self.redo);
-            let counters = verdict::older_counters(catalog, &held, &mut self.redo);
+            let live = self.options.live;
+            let found = catalog.findings(&held, &mut self.redo, live);
+            // A running server has newer pages than the disk, in any of its files.
+            let later = (!live).then(|| verdict::later_tables(catalog, &held, &found, &mut self.redo)).flatten();
+            let counters = (!live).then(|| verdict::older_counters(catalog, &held, &mut self.redo)).flatten();
             for found in found.into_iter().chain(later).chain(counters) {
                 self.of_datadir(found);
             }
         }
-        for Passed { path, why } in inventory.failed.iter().chain(&inventory.vanished) {
+        let vanished = inventory.vanished.iter().filter(|_| !self.options.live);
+        for Passed { path, why } in inventory.failed.iter().chain(vanished) {
             self.failed(shown(path), why);
         }
-        self.pending();
+        if !self.options.live {
+            self.running();
+            self.pending();
+        }
         self.nothing(&inventory.asked);
+    }
+
+    /// Says first that a server has the files open, and nobody said so: what it explains is read in that light.
+    fn running(&mut self) {
+        for path in std::mem::take(&mut self.servers) {
+            self.count(1, Severity::Notice);
+            self.path = shown(&path);
+            let told = TreeFinding::told(FindingCode::SERVER_RUNNING, OPEN.to_owned());
+            self.report.findings.insert(0, in_words(&told, &self.path, TreeLabel::default()).into_note());
+        }
     }
 
     /// Adds a file that could not be read.

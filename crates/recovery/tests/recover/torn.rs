@@ -61,6 +61,12 @@ fn judged(dir: &Path, page: &Changed) -> (Finding, bool) {
         hurt.action == Action::RecoverFirst && hurt.commands[0].starts_with("innokit recover --in-place ")
     };
     assert!(finding.severity != Severity::Undecided || hurt.iter().all(is_put_off), "{hurt:?}");
+    // A check of the trees says the same of the page, if it comes by.
+    let tables = inspect::tables(&[dir.join(&page.file)], &inspect::TableOptions::default()).expect("checks");
+    let by_trees = tables.findings.iter().filter(|found| found.page == Some(page.number as u32));
+    for found in by_trees.filter(|_| finding.severity != Severity::Notice) {
+        assert_eq!(found.severity, finding.severity, "{found:?}");
+    }
     let done = recover(dir, &RecoverOptions { dry_run: true, ..RecoverOptions::default() });
     if let Err(error) = &done {
         assert!(error.is_damage(), "{error}");
