@@ -52,6 +52,20 @@ fn redo_files(datadir: &str) -> Vec<PathBuf> {
     files.into_iter().map(|(_, path)| path).collect()
 }
 
+/// A log that needs no recovery may still be one on which the server does not start.
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_redo_file_of_a_length_that_no_server_makes_is_damage() {
+    let (dir, copies) = redo_copy("mysql-16k");
+    let last = copies.last().expect("a file");
+    assert_eq!(check_json(dir.path(), &[]).1, 0);
+    let file = std::fs::OpenOptions::new().write(true).open(last).expect("opened");
+    let len = file.metadata().expect("a file").len();
+    file.set_len(len - 512).expect("cut");
+    let (document, status) = check_json(dir.path(), &[]);
+    assert_eq!((reasons(&document).contains(&"redo_files"), status), (true, 1), "{document:#}");
+}
+
 /// A copy of the redo log of a datadir.
 fn redo_copy(datadir: &str) -> (Dir, Vec<PathBuf>) {
     let dir = Dir::new();

@@ -148,6 +148,9 @@ impl RedoCheck<'_> {
         for (place, OpenFile { header, len, .. }) in open.iter().enumerate() {
             match mysql::LogFile::parse(header, *len) {
                 Ok(log) => {
+                    if !log.is_copy() && !len.is_multiple_of(LEAST_PAGE) {
+                        work.odd_size(place, *len);
+                    }
                     logs.push(log);
                     places.push(place);
                 }
@@ -329,6 +332,9 @@ impl RedoStream {
     }
 }
 
+/// MySQL wants its files as long as some pages. No pages are smaller.
+const LEAST_PAGE: u64 = 4096;
+
 /// Offset of an LSN within its log block.
 fn block_offset(lsn: Lsn) -> u64 {
     lsn.0 % redo::block::LOG_BLOCK_SIZE as u64
@@ -414,6 +420,14 @@ impl Work {
             }
         };
         let finding = about(self.path(file), reason, severity, error.to_string());
+        self.found(file, 0, finding);
+    }
+
+    fn odd_size(&mut self, file: usize, len: u64) {
+        let message = format!(
+            "{len} bytes long, which no page size divides: it was cut off, and the server does not start on it"
+        );
+        let finding = about(self.path(file), FindingCode::REDO_FILES, Severity::Damage, message);
         self.found(file, 0, finding);
     }
 
