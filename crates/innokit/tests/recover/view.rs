@@ -40,7 +40,13 @@ impl Pair {
         let [viewed, copied] = [run(&[words, &["--recovered"]].concat(), &self.crashed), run(words, &self.recovered)];
         assert!(viewed.errors.contains("viewing "), "{words:?}: {}", viewed.errors);
         [(viewed, &self.crashed), (copied, &self.recovered)].map(|(run, path)| {
-            let lines = run.text.lines().map(|line| line.replace(&path.display().to_string(), "DATADIR"));
+            // Each line of a count ends with the time that it took.
+            let untimed = |line: &str| match line.rsplit_once(", ") {
+                Some((said, last)) if last.ends_with(" s") => said.to_owned(),
+                _ => line.to_owned(),
+            };
+            let name = path.display().to_string();
+            let lines = run.text.lines().map(|line| untimed(line).replace(&name, "DATADIR"));
             // How long it took, and how the bytes were read.
             let is_kept = |line: &String| !["time", "speed", "read"].iter().any(|word| line.starts_with(word));
             (run.status, lines.filter(is_kept).collect::<Vec<_>>().join("\n"))
@@ -64,7 +70,9 @@ fn every_reading_command_says_of_a_view_what_it_says_of_the_recovered_copy() {
         ] {
             let [viewed, copied] = pair.said(words);
             assert_eq!(viewed, copied, "{name}: {words:?}");
-            assert_eq!(viewed.0, 0, "{name}: {words:?}: {}", viewed.1);
+            // Tables of MySQL with virtual columns have no checksum.
+            let has_all = words != ["table", "checksum"] || name.starts_with("mariadb");
+            assert!(viewed.0 == 0 || !has_all, "{name}: {words:?}: {}", viewed.1);
         }
     }
 }
