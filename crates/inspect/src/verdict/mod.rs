@@ -178,7 +178,8 @@ pub(crate) fn repaired_first(rows: &mut [Hurt]) {
             (row.action, row.commands) = (Action::RestoreAll, commands.clone());
         }
     }
-    rows.sort_by_key(|row| !row.is_header_lost);
+    // MySQL writes the SDI of a parent when it drops a child, and ends at a damaged one: mended before anything is dropped.
+    rows.sort_by_key(|row| (row.index_kind != Some("sdi"), !row.is_header_lost));
 }
 
 /// The verdict on a table, from the entries about it.
