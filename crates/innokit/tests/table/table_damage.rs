@@ -478,8 +478,9 @@ fn every_rule_of_trees_has_a_table_that_breaks_it() {
     damage_between_rows_and_entries_is_named();
     truncated_table_names_what_is_gone();
     let named = NAMED.with_borrow(BTreeSet::clone);
-    let missing: Vec<_> =
-        Rule::ALL.iter().filter(|rule| !OF_LISTS.contains(rule) && !named.contains(rule.name())).collect();
+    // `misplaced.rs` breaks this one, with two partitions of a server.
+    let is_elsewhere = |rule: &Rule| OF_LISTS.contains(rule) || *rule == Rule::Misplaced;
+    let missing: Vec<_> = Rule::ALL.iter().filter(|rule| !is_elsewhere(rule) && !named.contains(rule.name())).collect();
     assert!(missing.is_empty(), "rules without a table that breaks them: {missing:?}");
 }
 
