@@ -206,11 +206,11 @@ def _keys(options):
     return {
         "keyring": options.get("keyring"),
         "key_file": (key_file, opener) if key_file and opener else key_file,
-        "storage_options": _storage(options),
+        "storage_options": _storage_options(options),
     }
 
 
-def _storage(options):
+def _storage_options(options):
     text = options.get("storage_options")
     try:
         found = json.loads(text) if text else None
