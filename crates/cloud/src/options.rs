@@ -1,11 +1,14 @@
 //! Options that a program gives with a URL: how to reach its bucket, in the words that such programs use for it.
 
+use std::env;
+
 use datadir::remote::StorageOptions;
 use object_store::aws::AmazonS3ConfigKey;
 use object_store::azure::AzureConfigKey;
 use object_store::gcp::GoogleConfigKey;
 
 use crate::place::Scheme;
+use crate::profile;
 
 /// A storage option by the name that the clients' builders have for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +31,7 @@ impl Setting {
         )
     }
 
-    /// Whether it says who asks. With one such option, the environment's credentials count no more: half a pair of each is nobody's.
+    /// Whether it says who asks. With one such option, the environment's credentials count no more: half a pair of each opens nothing.
     pub(crate) fn signs_in(self) -> bool {
         use {AmazonS3ConfigKey as S3, AzureConfigKey as Azure, GoogleConfigKey as Gcs};
         match self {
@@ -87,19 +90,108 @@ pub(crate) fn setting(scheme: Scheme, name: &str) -> Result<Setting, String> {
     found.ok_or_else(|| format!("there is no storage option `{name}`"))
 }
 
-/// The options as settings. Those without a name that is known were refused before.
-pub(crate) fn given(scheme: Scheme, options: &StorageOptions) -> Vec<(Setting, &str)> {
-    options.iter().filter_map(|(name, value)| Some((setting(scheme, name).ok()?, value.as_str()))).collect()
+/// All that is set, where the last of a kind counts: by the environment, by a profile of AWS's command line, by the options. Options without a
+/// name that is known were refused before.
+pub(crate) fn settings_of(scheme: Scheme, options: &StorageOptions) -> Vec<(Setting, String)> {
+    let given = given(scheme, options);
+    let mut settings = others(&given, environment(scheme));
+    if scheme == Scheme::S3 {
+        settings.extend(of_profile(&given));
+    }
+    settings.extend(given);
+    settings
+}
+
+fn given(scheme: Scheme, options: &StorageOptions) -> Vec<(Setting, String)> {
+    options.iter().filter_map(|(name, value)| Some((setting(scheme, name).ok()?, value.clone()))).collect()
 }
 
 /// What the environment says, without its credentials if the options have others.
-pub(crate) fn others<K: Copy>(
-    options: &[(Setting, &str)],
-    environment: impl Iterator<Item = (K, String)>,
-    of: fn(K) -> Setting,
-) -> Vec<(K, String)> {
-    let is_signed_in = options.iter().any(|(setting, _)| setting.signs_in());
-    environment.filter(|(key, _)| !(is_signed_in && of(*key).signs_in())).collect()
+fn others(
+    given: &[(Setting, String)],
+    environment: impl IntoIterator<Item = (Setting, String)>,
+) -> Vec<(Setting, String)> {
+    let is_signed_in = given.iter().any(|(setting, _)| setting.signs_in());
+    environment.into_iter().filter(|(setting, _)| !(is_signed_in && setting.signs_in())).collect()
+}
+
+fn environment(scheme: Scheme) -> Vec<(Setting, String)> {
+    // Names used by Azure's command line but not known to the crate. They come first so that the crate's own names override them.
+    const OF_AZURE: [(&str, AzureConfigKey); 3] = [
+        ("AZURE_STORAGE_ACCOUNT", AzureConfigKey::AccountName),
+        ("AZURE_STORAGE_KEY", AzureConfigKey::AccessKey),
+        ("AZURE_STORAGE_SAS_TOKEN", AzureConfigKey::SasKey),
+    ];
+    let prefix = match scheme {
+        Scheme::S3 => "AWS_",
+        Scheme::Gcs => "GOOGLE_",
+        Scheme::Azure => "AZURE_",
+        Scheme::Https => return Vec::new(),
+    };
+    let known = OF_AZURE.into_iter().filter(|_| scheme == Scheme::Azure);
+    let known = known.filter_map(|(name, key)| Some((Setting::Azure(key), env::var(name).ok()?)));
+    let named = variables(prefix).filter_map(|(name, value)| Some((setting(scheme, &name).ok()?, value)));
+    // The variable that names a profile is `profile.rs`'s.
+    known.chain(named.filter(|(setting, _)| *setting != Setting::Profile)).collect()
+}
+
+/// The variables with this prefix. `env::vars` would panic on any variable that is not UTF-8, even an unrelated one.
+fn variables(prefix: &str) -> impl Iterator<Item = (String, String)> {
+    env::vars_os().filter_map(move |(name, value)| {
+        let name = name.into_string().ok().filter(|name| name.starts_with(prefix))?;
+        Some((name, value.into_string().ok()?))
+    })
+}
+
+/// What the profile says that the options name, or else the one that the environment does.
+fn of_profile(given: &[(Setting, String)]) -> Vec<(Setting, String)> {
+    let named = given.iter().find(|(setting, _)| *setting == Setting::Profile).map(|(_, name)| name);
+    let is_signed_in = given.iter().any(|(setting, _)| *setting != Setting::Profile && setting.signs_in());
+    // A profile that the options name is asked for all that it has, whatever the environment says.
+    let found = profile::settings(|name| match (name, named) {
+        ("AWS_PROFILE", Some(named)) => Some(named.clone()),
+        ("AWS_SKIP_SIGNATURE", _) if is_signed_in => Some("as the options say".to_owned()),
+        (name, Some(_)) if name.starts_with("AWS_") && !name.ends_with("_FILE") => None,
+        (name, _) => env::var(name).ok(),
+    });
+    found.into_iter().filter_map(|(name, value)| Some((setting(Scheme::S3, &name).ok()?, value))).collect()
+}
+
+/// Who asks for objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signer {
+    /// An account that the environment, a profile or the options name.
+    Named,
+    /// The machine's own account, if it has one.
+    Machine,
+    /// Requests are not signed.
+    Anonymous,
+}
+
+impl Signer {
+    /// Who asks, with these options.
+    pub fn of(scheme: Scheme, options: &StorageOptions) -> Self {
+        let settings = settings_of(scheme, options);
+        let is_off = |(setting, value): &(Setting, String)| setting.is_unsigned() && value.eq_ignore_ascii_case("true");
+        let is_named = |(setting, _): &(Setting, String)| setting.signs_in() && !setting.is_unsigned();
+        match (settings.iter().any(is_off), settings.iter().any(is_named)) {
+            (true, _) => Self::Anonymous,
+            (_, true) => Self::Named,
+            _ if scheme == Scheme::Https => Self::Named,
+            _ => Self::Machine,
+        }
+    }
+
+    /// Why an object may not be read, as a clause.
+    pub const fn why_denied(self) -> &'static str {
+        match self {
+            Self::Named => "the credentials in use may not read it",
+            Self::Machine => {
+                "no credentials were given (environment, profile or options), and those of this machine, if it has any, may not read it"
+            }
+            Self::Anonymous => "the request was not signed, and it is not public",
+        }
+    }
 }
 
 #[cfg(test)]
@@ -119,13 +211,15 @@ mod tests {
     #[test]
     fn who_asks_is_said_by_the_options_or_by_the_environment_never_by_both() {
         use AmazonS3ConfigKey as S3;
-        let environment = || [(S3::AccessKeyId, "mine".to_owned()), (S3::Region, "mars".to_owned())].into_iter();
+        let environment = || {
+            [(S3::AccessKeyId, "mine"), (S3::Region, "mars")].map(|(key, value)| (Setting::S3(key), value.to_owned()))
+        };
         let kept = |options: &[(&str, &str)]| {
             let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-            others(&given(Scheme::S3, &options), environment(), Setting::S3)
+            others(&given(Scheme::S3, &options), environment())
         };
-        assert_eq!(kept(&[("endpoint_url", "http://here")]), environment().collect::<Vec<_>>());
-        assert_eq!(kept(&[("secret", "yours")]), [(S3::Region, "mars".to_owned())]);
-        assert_eq!(kept(&[("profile", "backup")]), [(S3::Region, "mars".to_owned())]);
+        assert_eq!(kept(&[("endpoint_url", "http://here")]), environment());
+        assert_eq!(kept(&[("secret", "yours")]), [(Setting::S3(S3::Region), "mars".to_owned())]);
+        assert_eq!(kept(&[("profile", "backup")]), [(Setting::S3(S3::Region), "mars".to_owned())]);
     }
 }

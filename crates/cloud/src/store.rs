@@ -9,9 +9,10 @@ use datadir::remote::StorageOptions;
 use object_store::ObjectStore;
 
 use crate::carrier::PerProcess;
-use crate::clients::{self, Secrets, Signer};
+use crate::clients::{self, Secrets};
 use crate::fault::{Fault, Trouble};
 use crate::guard::Odd;
+use crate::options::Signer;
 use crate::place::{Place, Scheme};
 use crate::policy::Policy;
 use crate::tally::Tally;
