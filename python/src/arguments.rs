@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::path::PathBuf;
 
+use arrow::ArrowOptions;
 use datadir::keys::KeyFiles;
 use datadir::remote::StorageOptions;
 use inspect::rows::key_range::KeyBounds;
@@ -89,9 +90,13 @@ pub fn on_damage(text: &str) -> PyResult<OnDamage> {
     }
 }
 
-/// Says that there are no such types.
-pub fn no_types(text: &str) -> PyErr {
-    PyValueError::new_err(format!("types must be \"exact\" or \"lakehouse\", not {text:?}"))
+/// `types`.
+pub fn arrow(types: &str) -> PyResult<ArrowOptions> {
+    match types {
+        "exact" => Ok(ArrowOptions::default()),
+        "lakehouse" => Ok(ArrowOptions::lakehouse()),
+        _ => Err(PyValueError::new_err(format!("types must be \"exact\" or \"lakehouse\", not {types:?}"))),
+    }
 }
 
 /// A range of keys: `(5, 90)`, `(None, 90)`; of keys of several columns `((5, "a"), (5, "z"))`.

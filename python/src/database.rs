@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow::ArrowOptions;
 use arrow::parquet::Parquet;
 use datadir::keys::KeyFiles;
 use datadir::remote::{self, StorageOptions};
@@ -410,12 +409,7 @@ impl Table {
         threads: Option<usize>,
     ) -> PyResult<u64> {
         let key_range = key_range.map(|range| range.bounds()).transpose()?;
-        let arrow = match types {
-            "exact" => ArrowOptions::default(),
-            "lakehouse" => ArrowOptions::lakehouse(),
-            other => return Err(arguments::no_types(other)),
-        };
-        let format = Parquet::new(arrow, compression_level).map_err(PyValueError::new_err)?;
+        let format = Parquet::new(arguments::arrow(types)?, compression_level).map_err(PyValueError::new_err)?;
         let options = export_options(columns, key_range, threads)?;
         let (source, stop) = (self.0.clone(), options.scan.stop.clone().unwrap_or_default());
         interruptible(py, &stop, move || write_file(&source, &options, &format, &path))

@@ -82,15 +82,11 @@ pub struct Scan {
 
 impl Scan {
     pub fn new(source: Source, choices: Choices<'_>) -> PyResult<Self> {
-        let arrow = match (choices.strings, choices.types) {
-            ("view", "exact") => ArrowOptions { strings: Strings::Views, ..ArrowOptions::default() },
-            ("utf8", "exact") => ArrowOptions { enums: Enums::Text, json: Jsons::Text, ..ArrowOptions::default() },
-            ("view", "lakehouse") => ArrowOptions { strings: Strings::Views, ..ArrowOptions::lakehouse() },
-            ("utf8", "lakehouse") => ArrowOptions::lakehouse(),
-            ("utf8" | "view", other) => return Err(arguments::no_types(other)),
-            (other, _) => {
-                return Err(PyValueError::new_err(format!("strings must be \"view\" or \"utf8\", not {other:?}")));
-            }
+        let types = arguments::arrow(choices.types)?;
+        let arrow = match choices.strings {
+            "view" => ArrowOptions { strings: Strings::Views, ..types },
+            "utf8" => ArrowOptions { enums: Enums::Text, json: Jsons::Text, ..types },
+            other => return Err(PyValueError::new_err(format!("strings must be \"view\" or \"utf8\", not {other:?}"))),
         };
         if choices.batch_size == 0 {
             return Err(PyValueError::new_err("batch_size must be at least 1"));
