@@ -58,8 +58,8 @@ pub const FORMAT_MID_GROUP: u32 = 3;
 /// The format in which a checkpoint is followed by a record that names it.
 const FORMAT_CHECKPOINT_RECORD: u32 = 1;
 /// Type of that record; an LSN of 8 bytes follows.
-const MLOG_CHECKPOINT: u8 = 56;
-const MLOG_CHECKPOINT_SIZE: usize = 9;
+pub(crate) const MLOG_CHECKPOINT: u8 = 56;
+pub(crate) const MLOG_CHECKPOINT_SIZE: usize = 9;
 const FLAG_LOGGING_DISABLED: u32 = 1;
 const FLAG_CRASH_UNSAFE: u32 = 2;
 const FLAG_NOT_INITIALISED: u32 = 4;

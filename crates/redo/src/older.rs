@@ -10,22 +10,16 @@ use format::Lsn;
 use format::bytes::be;
 
 use crate::LogState;
-use crate::block::{LOG_BLOCK_SIZE, block_number};
-use crate::mysql::LOG_FILE_HDR_SIZE;
+use crate::block::{
+    FLUSH_BIT, LOG_BLOCK_HDR_DATA_LEN, LOG_BLOCK_HDR_NO, LOG_BLOCK_SIZE, block_number, offset_in_block,
+};
+use crate::mysql::{
+    LOG_CHECKPOINT_1, LOG_CHECKPOINT_2, LOG_CHECKPOINT_LSN, LOG_CHECKPOINT_NO, LOG_CHECKPOINT_OFFSET,
+    LOG_FILE_HDR_SIZE, MLOG_CHECKPOINT, MLOG_CHECKPOINT_SIZE,
+};
 
-/// Where the two checkpoints are in the first file, bytes.
-const CHECKPOINTS: [usize; 2] = [512, 1536];
-/// In a checkpoint: its number, its LSN, and the offset of that in the log.
-const NUMBER: usize = 0;
-const LSN: usize = 8;
-const OFFSET: usize = 16;
-/// In format 0 the offset has two halves.
+/// In format 0 the checkpoint's offset has two halves, and this is the higher one's place.
 const OFFSET_HIGH: usize = 304;
-/// In a block: its number, whose highest bit says how it was written, and how many of its bytes are used.
-const BLOCK_NUMBER: usize = 0;
-const BLOCK_USED: usize = 4;
-/// The record that a server writes behind a checkpoint since 5.7 and 10.2: a byte and the LSN of the checkpoint.
-const MARK: u8 = 56;
 
 /// The newest checkpoint of such a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,28 +41,39 @@ impl OlderCheckpoint {
         let read = |at: &usize| {
             let page = head.get(*at..)?;
             let offset = match format {
-                0 => u64::from(be::u32_at(page, OFFSET_HIGH)?) << 32 | u64::from(be::u32_at(page, OFFSET)?),
-                _ => be::u64_at(page, OFFSET)?,
+                0 => {
+                    u64::from(be::u32_at(page, OFFSET_HIGH)?) << 32
+                        | u64::from(be::u32_at(page, LOG_CHECKPOINT_OFFSET)?)
+                }
+                _ => be::u64_at(page, LOG_CHECKPOINT_OFFSET)?,
             };
-            let (number, lsn) = (be::u64_at(page, NUMBER)?, be::u64_at(page, LSN)?);
+            let (number, lsn) = (be::u64_at(page, LOG_CHECKPOINT_NO)?, be::u64_at(page, LOG_CHECKPOINT_LSN)?);
             let is_there = lsn > 0 && offset % LOG_BLOCK_SIZE as u64 == lsn % LOG_BLOCK_SIZE as u64;
             is_there.then_some((number, Self { lsn: Lsn(lsn), block: offset - offset % LOG_BLOCK_SIZE as u64 }))
         };
-        CHECKPOINTS.iter().filter_map(read).max_by_key(|(number, _)| *number).map(|(_, checkpoint)| checkpoint)
+        [LOG_CHECKPOINT_1, LOG_CHECKPOINT_2]
+            .iter()
+            .filter_map(read)
+            .max_by_key(|(number, _)| *number)
+            .map(|(_, checkpoint)| checkpoint)
     }
 
     /// Whether the log has changes behind the checkpoint, by the block with its LSN.
     #[must_use]
     pub fn state(self, block: &[u8]) -> LogState {
-        let at = (self.lsn.0 % LOG_BLOCK_SIZE as u64) as usize;
-        let (Some(number), Some(used)) = (be::u32_at(block, BLOCK_NUMBER), be::u16_at(block, BLOCK_USED)) else {
+        // Not by `LogBlock`, which asks for a checksum that format 0 does not have.
+        let at = offset_in_block(self.lsn);
+        let number = be::u32_at(block, LOG_BLOCK_HDR_NO);
+        let (Some(number), Some(used)) = (number, be::u16_at(block, LOG_BLOCK_HDR_DATA_LEN)) else {
             return LogState::Undecided;
         };
-        if number & 0x7FFF_FFFF != block_number(self.lsn) || usize::from(used) < at {
+        if number & !FLUSH_BIT != block_number(self.lsn) || usize::from(used) < at {
             return LogState::Undecided;
         }
         let behind = block.get(at..usize::from(used)).unwrap_or_default();
-        let is_mark = behind.first() == Some(&MARK) && behind.len() == 9 && be::u64_at(behind, 1) == Some(self.lsn.0);
+        let is_mark = behind.first() == Some(&MLOG_CHECKPOINT)
+            && behind.len() == MLOG_CHECKPOINT_SIZE
+            && be::u64_at(behind, 1) == Some(self.lsn.0);
         if behind.is_empty() || is_mark { LogState::Clean } else { LogState::NeedsRecovery }
     }
 }
@@ -82,12 +87,12 @@ mod tests {
     fn head(format: u32, number: u64, lsn: u64) -> Vec<u8> {
         let mut head = vec![0; LOG_FILE_HDR_SIZE];
         head[..4].copy_from_slice(&format.to_be_bytes());
-        let page = &mut head[CHECKPOINTS[(number % 2) as usize]..];
-        page[NUMBER..8].copy_from_slice(&number.to_be_bytes());
-        page[LSN..16].copy_from_slice(&lsn.to_be_bytes());
+        let page = &mut head[[LOG_CHECKPOINT_1, LOG_CHECKPOINT_2][(number % 2) as usize]..];
+        page[LOG_CHECKPOINT_NO..8].copy_from_slice(&number.to_be_bytes());
+        page[LOG_CHECKPOINT_LSN..16].copy_from_slice(&lsn.to_be_bytes());
         match format {
-            0 => page[OFFSET..20].copy_from_slice(&(2048 + lsn as u32 % 512).to_be_bytes()),
-            _ => page[OFFSET..24].copy_from_slice(&(2048 + lsn % 512).to_be_bytes()),
+            0 => page[LOG_CHECKPOINT_OFFSET..20].copy_from_slice(&(2048 + lsn as u32 % 512).to_be_bytes()),
+            _ => page[LOG_CHECKPOINT_OFFSET..24].copy_from_slice(&(2048 + lsn % 512).to_be_bytes()),
         }
         head
     }
@@ -108,9 +113,9 @@ mod tests {
             let checkpoint = OlderCheckpoint::of(&head(format, 7, lsn)).unwrap();
             assert_eq!(checkpoint, OlderCheckpoint { lsn: Lsn(lsn), block: 2048 });
             assert_eq!(checkpoint.state(&block(lsn, &[])), LogState::Clean);
-            let mark = [&[MARK][..], &lsn.to_be_bytes()].concat();
+            let mark = [&[MLOG_CHECKPOINT][..], &lsn.to_be_bytes()].concat();
             assert_eq!(checkpoint.state(&block(lsn, &mark)), LogState::Clean);
-            let other = [&[MARK][..], &(lsn - 1).to_be_bytes()].concat();
+            let other = [&[MLOG_CHECKPOINT][..], &(lsn - 1).to_be_bytes()].concat();
             assert_eq!(checkpoint.state(&block(lsn, &other)), LogState::NeedsRecovery);
             assert_eq!(checkpoint.state(&block(lsn, &[1])), LogState::NeedsRecovery);
             // A block of another round of the ring, and none.
