@@ -10,7 +10,7 @@ use format::bytes::be;
 use format::fil::FIL_PAGE_LSN;
 use format::{Lsn, PageId, SpaceId, Verdict};
 
-use super::super::error::{RecoverError, Result, damaged, failed};
+use super::super::error::{RecoverError, Result, failed};
 use super::super::page_work::{Apply, GiveUpWaiting, PageBuffers, Restore, Tally, Task, Touched, Wipe};
 use super::super::plan::RecoverPlan;
 use super::super::space::PlannedSpace;
@@ -121,7 +121,7 @@ impl Maker {
         let source = index(from.saturating_sub(start))..index(from.saturating_sub(start)) + target.len();
         let Some(target) = bytes.get_mut(target) else { return Ok(()) };
         if !self.changes(page.id) {
-            return self.refuse_newer(page, target);
+            return self.with_buffers(|buffers| self.refuse_newer(page, target, buffers));
         }
         let cached = lock(&self.cache).get(page.id);
         let made = match cached {
@@ -148,13 +148,12 @@ impl Maker {
             || self.waiting.get().is_some_and(|waiting| waiting.contains(&id))
     }
 
-    /// Fails if a page that the log does not change is newer than the moment. Its file is not the base's then.
-    fn refuse_newer(&self, page: &Page<'_>, bytes: &[u8]) -> io::Result<()> {
+    /// Fails if a page is newer than the moment. Its file is not the base's then.
+    fn refuse_newer(&self, page: &Page<'_>, bytes: &[u8], buffers: &mut PageBuffers) -> io::Result<()> {
         let lsn = be::u64_at(bytes, FIL_PAGE_LSN).map(Lsn).filter(|_| bytes.len() as u64 == page.size);
         let Some(lsn) = lsn.filter(|lsn| *lsn > self.plan.wanted.end) else { return Ok(()) };
         // The LSN of a damaged page says nothing. The reader finds the damage.
-        let verdict = self.with_buffers(|buffers| buffers.verdict(bytes, page.id, page.space));
-        if !matches!(verdict, Verdict::Ok(_)) {
+        if !matches!(buffers.verdict(bytes, page.id, page.space), Verdict::Ok(_)) {
             return Ok(());
         }
         Err(io::Error::other(format!(
@@ -168,8 +167,10 @@ impl Maker {
     fn make(&self, page: &Page<'_>) -> io::Result<Arc<[u8]>> {
         let mut bytes = vec![0; index(page.size)];
         page.file.read(&mut bytes, page.start() - page.file.start)?;
-        let made = self.with_buffers(|buffers| self.work(page, &mut bytes, buffers));
-        made.map_err(|error| io::Error::other(error.to_string()))?;
+        self.with_buffers(|buffers| {
+            self.work(page, &mut bytes, buffers).map_err(|error| io::Error::other(error.to_string()))?;
+            self.refuse_newer(page, &bytes, buffers)
+        })?;
         // Relaxed: a count for a report.
         self.made.fetch_add(1, Ordering::Relaxed);
         let made: Arc<[u8]> = bytes.into();
@@ -201,17 +202,7 @@ impl Maker {
         if self.waiting.get().is_some_and(|waiting| waiting.contains(&id)) {
             page.step(&GiveUpWaiting { plan }, bytes, buffers)?;
         }
-        match be::u64_at(bytes, FIL_PAGE_LSN).map(Lsn) {
-            Some(lsn) if lsn > plan.wanted.end && matches!(buffers.verdict(bytes, id, page.space), Verdict::Ok(_)) => {
-                damaged(format!(
-                    "{}: page {} was written at LSN {lsn}, after the moment that is viewed (LSN {}): the base is newer",
-                    page.space.path.display(),
-                    id.page_no,
-                    plan.wanted.end
-                ))
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     fn with_buffers<T>(&self, act: impl FnOnce(&mut PageBuffers) -> T) -> T {
