@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::archive_lab::blocks::{assert_same_blocks, newest_block, segments};
-use crate::archive_lab::{Archiver, Load, PATIENCE, killed_copies_are_refused, recovered_alike, wait_for};
+use crate::archive_lab::{
+    Archiver, Load, PATIENCE, assert_viewed_alike, killed_copies_are_refused, options_at, recovered_alike, wait_for,
+};
 use crate::backup_lab::Server;
 use crate::common::Run;
-use crate::view_lab::assert_shows;
-use format::Lsn;
-use recovery::RecoverOptions;
 use tempfile::TempDir;
 
 fn started(options: &[&str]) -> Server {
@@ -192,21 +191,9 @@ fn restored(server: &Server, moment: &Moment, starts: bool) {
     }
     if !starts {
         // A server on the copy would have changed it.
-        is_viewed_alike(server, moment);
+        assert_viewed_alike(server, &options_at(server, moment.lsn), &moment.sums);
     }
     fs::remove_dir_all(server.of("out")).expect("removed");
-}
-
-/// A view of the backup at the moment has what the recovery wrote, and sums up the same rows.
-fn is_viewed_alike(server: &Server, moment: &Moment) {
-    let options =
-        RecoverOptions { redo: Some(server.of("redo")), until: Some(Lsn(moment.lsn)), ..RecoverOptions::default() };
-    let made = assert_shows(&server.of("set"), &server.of("out"), &options);
-    println!("LSN {}: a view made {made} pages", moment.lsn);
-    let lsn = moment.lsn.to_string();
-    let viewed = server.run(&["table", "checksum", "--redo", "redo", "--until", &lsn, "--compare", "sums.txt", "set"]);
-    let equal = viewed.text.lines().filter(|line| line.ends_with("\tequal")).count();
-    assert_eq!(equal, moment.sums.lines().count(), "LSN {lsn}: {}{}", viewed.text, viewed.errors);
 }
 
 /// A segment that is damaged, cut off, missing or in another's place is named, and nothing is recovered.

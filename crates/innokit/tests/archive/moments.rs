@@ -3,12 +3,9 @@
 use std::fs;
 use std::time::Duration;
 
-use format::Lsn;
-use recovery::RecoverOptions;
-
-use crate::archive_lab::{Archiver, Load, assert_same_bytes, wait_for};
+use crate::archive_lab::{Archiver, Load, assert_same_bytes, assert_viewed_alike, options_at, wait_for};
 use crate::backup_lab::Server;
-use crate::view_lab::{assert_shows, is_refused};
+use crate::view_lab::is_refused;
 
 const TABLES: [&str; 7] = ["shop.a", "shop.b", "shop.z", "shop.parts", "shop.left_0", "shop.right_0", "other.c"];
 /// Moments during a load, and moments between changes that fill the log more than once.
@@ -150,18 +147,12 @@ fn restored(server: &Server, moment: &Moment, starts: bool, is_last: bool) {
     fs::remove_dir_all(server.of("out")).expect("removed");
 }
 
-/// A view of the backup at the moment has what the recovery wrote, and sums up the same rows.
+/// A view of the backup at the moment has what the recovery wrote, unless it is one that a view does not show yet.
 fn is_viewed_alike(server: &Server, moment: &Moment) {
-    let options =
-        RecoverOptions { redo: Some(server.of("redo")), until: Some(Lsn(moment.lsn)), ..RecoverOptions::default() };
+    let options = options_at(server, moment.lsn);
     if is_refused(&server.of("set"), &options, "a definition changed at LSN") {
         println!("LSN {}: a view does not show definitions of later moments yet", moment.lsn);
         return;
     }
-    let made = assert_shows(&server.of("set"), &server.of("out"), &options);
-    println!("LSN {}: a view made {made} pages", moment.lsn);
-    let lsn = moment.lsn.to_string();
-    let viewed = server.run(&["table", "checksum", "--redo", "redo", "--until", &lsn, "--compare", "sums.txt", "set"]);
-    let equal = viewed.text.lines().filter(|line| line.ends_with("\tequal")).count();
-    assert_eq!(equal, moment.sums.lines().count(), "LSN {lsn}: {}{}", viewed.text, viewed.errors);
+    assert_viewed_alike(server, &options, &moment.sums);
 }

@@ -15,6 +15,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use format::Lsn;
+use recovery::RecoverOptions;
 use redo::follow::{WRITE_BLOCK_MAX, Walk};
 use redo::mariadb::{LogFile, START_OFFSET};
 use redo::segment::SegmentHeader;
@@ -25,6 +26,7 @@ use crate::backup_lab::killed::{
 };
 use crate::backup_lab::{Server, ended, said};
 use crate::common::{all_datadirs, innokit, repository};
+use crate::view_lab::assert_shows;
 
 /// Time limit for the archiver to reach an LSN.
 pub const PATIENCE: Duration = Duration::from_secs(300);
@@ -97,6 +99,21 @@ impl Load {
         self.stop.store(true, Ordering::Relaxed);
         self.client.join().expect("ended");
     }
+}
+
+/// The backup `set` with the archive `redo`, at an LSN.
+pub fn options_at(server: &Server, lsn: u64) -> RecoverOptions {
+    RecoverOptions { redo: Some(server.of("redo")), until: Some(Lsn(lsn)), ..RecoverOptions::default() }
+}
+
+/// A view of the backup `set` at a moment has what the recovery wrote to `out`, and sums up the same rows: those of `sums.txt`.
+pub fn assert_viewed_alike(server: &Server, options: &RecoverOptions, sums: &str) {
+    let lsn = options.until.expect("a moment").0.to_string();
+    let made = assert_shows(&server.of("set"), &server.of("out"), options);
+    println!("LSN {lsn}: a view made {made} pages");
+    let viewed = server.run(&["table", "checksum", "--redo", "redo", "--until", &lsn, "--compare", "sums.txt", "set"]);
+    let equal = viewed.text.lines().filter(|line| line.ends_with("\tequal")).count();
+    assert_eq!(equal, sums.lines().count(), "LSN {lsn}: {}{}", viewed.text, viewed.errors);
 }
 
 pub fn wait_for(server: &Server, lsn: u64) {
