@@ -29,6 +29,7 @@ mod options;
 mod picture;
 mod print;
 mod progress;
+mod reading;
 mod recover;
 mod redo;
 mod remote;

@@ -1,11 +1,11 @@
 //! URLs as paths, if this build reads them.
 
 use std::error::Error;
-use std::path::PathBuf;
 
 use datadir::remote;
 
-use crate::args::{Command, TableCommand};
+use crate::args::Command;
+use crate::reading::Reading;
 
 /// Lets commands read `s3://`, `gs://`, `az://` and `https://`. Nothing is started until one is used.
 ///
@@ -27,17 +27,8 @@ pub fn install(command: &mut Command) -> Result<(), Box<dyn Error>> {
 
 /// Strips the signatures from the URLs that the user named, so that no report repeats them.
 fn enter(command: &mut Command) {
-    let paths: &mut Vec<PathBuf> = match command {
-        Command::Check(args) => &mut args.paths,
-        Command::Info(args) => &mut args.files,
-        Command::Table(TableCommand::Check(args)) => &mut args.table.paths,
-        Command::Table(TableCommand::Count(args)) => &mut args.paths,
-        Command::Table(TableCommand::Checksum(args)) => &mut args.rows.paths,
-        Command::Table(TableCommand::Export(args)) => &mut args.rows.paths,
-        Command::Table(TableCommand::Schema(args)) => &mut args.paths,
-        _ => return,
-    };
-    for path in paths {
+    let Some(reading) = Reading::of(command) else { return };
+    for path in reading.paths {
         *path = remote::entered(std::mem::take(path));
     }
 }

@@ -6,60 +6,30 @@ use std::io::Write;
 use std::path::{Component, Path, PathBuf};
 
 use datadir::files::is_remote;
-use datadir::keys::KeyFiles;
 use recovery::{RecoverOptions, View, ViewOptions};
 
-use crate::args::{Command, TableCommand};
+use crate::args::Command;
+use crate::options::Until;
 use crate::options::view::base_of;
-use crate::options::{Until, ViewArgs};
+use crate::reading::Reading;
 use crate::recover::{limits, print_reached};
 use crate::terminal;
 
-/// What a command says about its view.
-struct Asked<'c> {
-    view: &'c ViewArgs,
-    paths: &'c mut Vec<PathBuf>,
-    keys: KeyFiles,
-    is_live: bool,
-}
-
-impl<'c> Asked<'c> {
-    /// `None` if the command reads files as they lie.
-    fn of(command: &'c mut Command) -> Option<Self> {
-        let mut is_live = false;
-        let (view, paths, keys) = match command {
-            Command::Check(args) => {
-                is_live = args.live;
-                (&args.view, &mut args.paths, args.reading.keys.files())
-            }
-            Command::Info(args) => (&args.view, &mut args.files, args.keys.files()),
-            Command::Table(TableCommand::Check(args)) => {
-                (&args.table.view, &mut args.table.paths, args.table.reading.keys.files())
-            }
-            Command::Table(TableCommand::Count(args)) => (&args.view, &mut args.paths, args.reading.keys.files()),
-            Command::Table(TableCommand::Checksum(args)) => {
-                (&args.rows.view, &mut args.rows.paths, args.rows.reading.keys.files())
-            }
-            Command::Table(TableCommand::Export(args)) => {
-                (&args.rows.view, &mut args.rows.paths, args.rows.reading.keys.files())
-            }
-            Command::Table(TableCommand::Schema(args)) => (&args.view, &mut args.paths, args.keys.files()),
-            _ => return None,
-        };
-        view.is_wanted().then_some(Self { view, paths, keys, is_live })
-    }
+/// What a command reads that asks for a view.
+fn asked(command: &mut Command) -> Option<Reading<'_>> {
+    Reading::of(command).filter(|reading| reading.view.is_wanted())
 }
 
 /// The file for redo that does not fit in memory, if the command opens a view. Call it before the wall is raised, behind which none can be made.
 pub fn spill(command: &mut Command) -> Option<File> {
-    Asked::of(command)?;
+    asked(command)?;
     // Without one, a log that fits in memory is viewed all the same.
     tempfile::tempfile().ok()
 }
 
 /// Has the command read its datadir through the view that it asks for, if it asks for one.
 pub fn look(command: &mut Command, spill: Option<File>) -> Result<(), Box<dyn Error>> {
-    let Some(asked) = Asked::of(command) else { return Ok(()) };
+    let Some(asked) = asked(command) else { return Ok(()) };
     let base = common_base(asked.paths)?;
     if asked.is_live {
         return Err(

@@ -175,44 +175,36 @@ fn rooms(command: &Command) -> Option<Vec<Room>> {
 
 /// What was named to be read, for the commands that only read. `None`: reading is free.
 fn named(command: &Command) -> Option<Vec<PathBuf>> {
-    let (paths, keys, others): (&[PathBuf], Vec<PathBuf>, Option<&PathBuf>) = match command {
-        Command::Check(args) => (&args.paths, args.reading.keys.paths(), None),
-        Command::Info(args) => (&args.files, args.keys.paths(), None),
+    let (paths, keys, others, view): (&[PathBuf], Vec<PathBuf>, Option<&PathBuf>, Option<&ViewArgs>) = match command {
+        Command::Check(args) => (&args.paths, args.reading.keys.paths(), None, Some(&args.view)),
+        Command::Info(args) => (&args.files, args.keys.paths(), None, Some(&args.view)),
         Command::Redo { command: RedoCommand::Info(args) } => {
             let key_file = args.key_file.iter().flat_map(key_paths);
-            (std::slice::from_ref(&args.path), key_file.chain(args.keyring.iter().cloned()).collect(), None)
+            (std::slice::from_ref(&args.path), key_file.chain(args.keyring.iter().cloned()).collect(), None, None)
         }
-        Command::Redo { command: RedoCommand::Verify(args) } => (std::slice::from_ref(&args.archive), Vec::new(), None),
-        Command::Table(TableCommand::Check(args)) => (&args.table.paths, args.table.reading.keys.paths(), None),
-        Command::Table(TableCommand::Count(args)) => (&args.paths, args.reading.keys.paths(), None),
-        Command::Table(TableCommand::Schema(args)) => (&args.paths, args.keys.paths(), args.create_table.as_ref()),
+        Command::Redo { command: RedoCommand::Verify(args) } => {
+            (std::slice::from_ref(&args.archive), Vec::new(), None, None)
+        }
+        Command::Table(TableCommand::Check(args)) => {
+            (&args.table.paths, args.table.reading.keys.paths(), None, Some(&args.table.view))
+        }
+        Command::Table(TableCommand::Count(args)) => (&args.paths, args.reading.keys.paths(), None, Some(&args.view)),
+        Command::Table(TableCommand::Schema(args)) => {
+            (&args.paths, args.keys.paths(), args.create_table.as_ref(), Some(&args.view))
+        }
         Command::Table(TableCommand::Checksum(args)) => {
             let more = args.rows.create_table.iter().chain(&args.compare).cloned();
             let keys = args.rows.reading.keys.paths().into_iter().chain(more).collect();
-            (&args.rows.paths, keys, None)
+            (&args.rows.paths, keys, None, Some(&args.rows.view))
         }
         Command::Table(TableCommand::Export(args)) => {
-            (&args.rows.paths, args.rows.reading.keys.paths(), args.rows.create_table.as_ref())
+            (&args.rows.paths, args.rows.reading.keys.paths(), args.rows.create_table.as_ref(), Some(&args.rows.view))
         }
         _ => return None,
     };
-    let viewed = view_of(command).map_or_else(Vec::new, |view| view.seen(paths));
+    let viewed = view.map_or_else(Vec::new, |view| view.seen(paths));
     let all: Vec<PathBuf> = paths.iter().cloned().chain(keys).chain(others.cloned()).chain(viewed).collect();
     (!all.iter().any(|path| is_url(path))).then_some(all)
-}
-
-/// What the command says about a view, if it can open one.
-fn view_of(command: &Command) -> Option<&ViewArgs> {
-    Some(match command {
-        Command::Check(args) => &args.view,
-        Command::Info(args) => &args.view,
-        Command::Table(TableCommand::Check(args)) => &args.table.view,
-        Command::Table(TableCommand::Count(args)) => &args.view,
-        Command::Table(TableCommand::Schema(args)) => &args.view,
-        Command::Table(TableCommand::Checksum(args)) => &args.rows.view,
-        Command::Table(TableCommand::Export(args)) => &args.rows.view,
-        _ => return None,
-    })
 }
 
 fn of_recover(args: &RecoverArgs) -> Option<Vec<Room>> {
