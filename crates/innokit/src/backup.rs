@@ -176,10 +176,7 @@ fn verify(args: &BackupVerifyArgs) -> Result<u8, Box<dyn Error>> {
     let (increments, allow_damage, spool) = (args.increment.clone(), args.allow_damage, args.spool.clone());
     let trusted = args.trusted.clone();
     let options = BackupVerifyOptions { increments, keys, allow_damage, trusted, spool, look: TABLE_LOOK };
-    let following = Bar::new(args.progress, None).follow();
-    let report = verify_backup(&args.backup, &options);
-    drop(following);
-    let report = report?;
+    let report = Bar::following(args.progress, || verify_backup(&args.backup, &options))?;
     let status = report.exit_status();
     written(print_report(&report, args.json.then_some((started, status))), status)
 }

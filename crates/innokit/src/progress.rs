@@ -121,9 +121,17 @@ impl Bar {
         }))
     }
 
-    /// Shows how many bytes the job of this thread has been through, until what is returned is dropped. For jobs of several parts, whose
-    /// work is not known before.
-    pub fn follow(&self) -> Following {
+    /// Does the work, and shows how many bytes the job of this thread has been through. For jobs of several parts, whose work is not known
+    /// before.
+    pub fn following<T>(when: Progress, work: impl FnOnce() -> T) -> T {
+        let following = Self::new(when, None).follow();
+        let done = work();
+        // The bar goes before anything is printed about the outcome.
+        drop(following);
+        done
+    }
+
+    fn follow(&self) -> Following {
         let ended = Arc::new(AtomicBool::new(false));
         let (shown, lines) = (self.1.clone(), self.2.clone());
         let started = (shown.is_some() || lines.is_some()).then(|| {
@@ -158,7 +166,7 @@ impl Bar {
 const SHOWN_EVERY: Duration = Duration::from_millis(100);
 
 /// While it lives, a bar is shown.
-pub struct Following {
+struct Following {
     ended: Arc<AtomicBool>,
     shown: Option<ProgressBar>,
     thread: Option<JoinHandle<()>>,

@@ -88,10 +88,7 @@ pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
         memory,
         ..RecoverOptions::default()
     };
-    let following = Bar::new(args.progress, None).follow();
-    let outcome = recovery::recover(&args.datadir, &options);
-    drop(following);
-    let done = match outcome {
+    let done = match Bar::following(args.progress, || recovery::recover(&args.datadir, &options)) {
         Ok(done) => done,
         Err(error) if error.is_damage() => {
             document::fail(started, DAMAGED, &error, args.json);

@@ -51,10 +51,7 @@ pub fn run(args: &RestoreArgs) -> Result<u8, Box<dyn Error>> {
         trusted: args.trusted.clone(),
         recover,
     };
-    let following = Bar::new(args.progress, None).follow();
-    let outcome = recovery::restore(&args.backup, &options);
-    drop(following);
-    let restored = match outcome {
+    let restored = match Bar::following(args.progress, || recovery::restore(&args.backup, &options)) {
         Ok(restored) => restored,
         Err(error) if error.is_damage() => {
             document::fail(started, DAMAGED, &error, args.json);

@@ -20,10 +20,8 @@ const NOT_ALL: u8 = 2;
 /// Unpacks the archives. Returns the exit status.
 pub fn run(args: &UnpackArgs) -> Result<u8, Box<dyn Error>> {
     let started = SystemTime::now();
-    let following = Bar::new(args.progress, None).follow();
-    let outcome = recovery::unpack_at_most(&args.archives, &args.dir, args.max_size);
-    drop(following);
-    let done = match outcome {
+    let unpack = || recovery::unpack_at_most(&args.archives, &args.dir, args.max_size);
+    let done = match Bar::following(args.progress, unpack) {
         Ok(done) => done,
         Err(error) if error.is_damage() => {
             document::fail(started, DAMAGED, &error, args.json);
