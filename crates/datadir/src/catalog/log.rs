@@ -69,12 +69,12 @@ pub fn changed_pages(
         }
         Some(())
     };
-    let (_, is_whole) = match vendor_of(root)? {
-        LogVendor::MySql => {
-            let log = MySqlLog::open(&log_files(root), keys).ok()?;
+    let (_, is_whole) = match log_of(root)? {
+        (LogVendor::MySql, paths) => {
+            let log = MySqlLog::open(&paths, keys).ok()?;
             log.each_mtr((log.checkpoint.lsn, &log.stretches), bytes, add)?
         }
-        LogVendor::MariaDb => {
+        (LogVendor::MariaDb, _) => {
             let ring = Ring::open(root, keys)?;
             ring.each_mtr(ring.log.checkpoint.lsn, bytes, add)?
         }
@@ -82,17 +82,20 @@ pub fn changed_pages(
     is_whole.then_some(changed)
 }
 
-fn vendor_of(root: &Path) -> Option<LogVendor> {
-    let file = File::open(log_files(root).first()?).ok()?;
-    redo::identify(&read_up_to(&file, 0, mariadb::START_OFFSET).ok()?).ok()
+/// The files of the log in a datadir, and whose they are.
+fn log_of(root: &Path) -> Option<(LogVendor, Vec<PathBuf>)> {
+    let paths = log_files(root);
+    let file = File::open(paths.first()?).ok()?;
+    let vendor = redo::identify(&read_up_to(&file, 0, mariadb::START_OFFSET).ok()?).ok()?;
+    Some((vendor, paths))
 }
 
 impl FileEvents {
     /// Reads up to about `bytes` of the log in the datadir `root`. `None` if that fails: the log may then say anything.
     pub fn read(root: &Path, keys: &KeyStore, bytes: u64) -> Option<Self> {
-        match vendor_of(root)? {
-            LogVendor::MySql => Self::of_mysql(&log_files(root), keys, bytes),
-            LogVendor::MariaDb => Self::of_mariadb(root, keys, bytes),
+        match log_of(root)? {
+            (LogVendor::MySql, paths) => Self::of_mysql(&paths, keys, bytes),
+            (LogVendor::MariaDb, _) => Self::of_mariadb(root, keys, bytes),
         }
     }
 
