@@ -2,6 +2,7 @@
 
 mod checksum;
 mod export;
+mod output;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
