@@ -341,7 +341,7 @@ fn nothing_is_called_damaged_but_what_is(kind: &'static str, page_kib: u32) {
     assert!(damage.iter().all(|finding| finding["path"].as_str() == idle.to_str()), "{title}: {damage:#?}");
 
     load.stop();
-    // Nobody said that a server runs: that is said before anything is called damage.
+    // Without `--live`: that a server runs is said before anything is called damage.
     let output = innokit().args(["table", "check", "-q"]).arg(&idle).output().expect("innokit runs");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(

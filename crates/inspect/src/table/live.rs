@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! findings -> walk again, a few times -> those made each time
-//!     nobody wrote the file, and the log since its newest checkpoint leaves the tablespace alone -> as of a stopped server
+//!     the file was not written, and the log since its newest checkpoint leaves the tablespace alone -> as of a stopped server
 //!     the log leaves the page alone, and the page by itself is wrong                             -> damage
 //!     else                                                                                       -> undecided
 //! findings made only sometimes                                                                   -> one note
@@ -119,7 +119,7 @@ pub(super) fn look_again(
     Ok(looked)
 }
 
-/// Opens and walks these tablespaces, and asks what the server has done meanwhile.
+/// Opens and walks these tablespaces, and asks what the server has done in that time.
 fn read_again(
     wanted: &[&Vec<FoundFile>],
     of_batch: &[Vec<FoundFile>],

@@ -392,7 +392,7 @@ impl Settling<'_> {
         self.finding(finding, label);
     }
 
-    /// Whether the server has dropped the table meanwhile, or made it and not yet written it.
+    /// Whether the server has dropped the table while it was read, or made it and not yet written it.
     fn is_not_here_now(&mut self, subject: &Subject) -> bool {
         let why = match &self.watched {
             Some(seen) if seen.is_gone => "the server dropped or replaced it meanwhile",

@@ -56,7 +56,7 @@ pub(super) struct Settling<'s> {
     pub held: Vec<Held>,
     /// What reading the tablespace again beside its server has shown.
     pub watched: Option<Watched>,
-    /// System tablespaces that a server has open, although nobody said so.
+    /// System tablespaces that a server has open, without `--live`.
     pub servers: BTreeSet<PathBuf>,
 }
 

@@ -46,7 +46,7 @@ impl Settling<'_> {
         self.nothing(&inventory.asked);
     }
 
-    /// Says first that a server has the files open, and nobody said so: what it explains is read in that light.
+    /// Says first that a server has the files open, if the check is not `--live`: it may explain the findings that follow.
     fn running(&mut self) {
         for path in std::mem::take(&mut self.servers) {
             self.count(1, Severity::Notice);

@@ -196,7 +196,7 @@ impl Remote for Storage {
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.names.fills(&inside) => {}
             Err(error) => return Err(error),
         }
-        // Whoever lists asks for an entry's metadata by its path.
+        // An entry's metadata is asked for by its path (`datadir::files::DirEntry`).
         let unasked = RemoteMeta { is_dir: false, len: 0, number: 0 };
         Ok(self.names.in_dir(&inside, here).into_iter().map(|name| (name, unasked)).collect())
     }
