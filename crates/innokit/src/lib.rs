@@ -11,6 +11,7 @@ mod bench;
 mod check;
 mod count_summary;
 mod demo;
+mod diff;
 mod document;
 mod hurt_keys;
 mod hurt_print;
@@ -132,11 +133,12 @@ fn called(arguments: &[OsString]) -> u8 {
     // The wall keeps the process from looking into others.
     server::look(&cli.command);
     let spill = view::spill(&mut cli.command);
+    let unnamed = diff::unnamed(&cli.command);
     // Before a thread is started, and before a byte of a set is read.
     wall::raise(&cli.command, !cli.no_landlock);
     let done = remote::install(&mut cli.command)
         .and_then(|()| view::look(&mut cli.command, spill))
-        .and_then(|()| command(cli.command));
+        .and_then(|()| command(cli.command, unnamed));
     done.unwrap_or_else(|error| {
         let said = error.to_string();
         let advice = open_files::advice(&said).or_else(|| wall::advice(&said).map(str::to_owned));
@@ -146,7 +148,7 @@ fn called(arguments: &[OsString]) -> u8 {
     })
 }
 
-fn command(command: Command) -> Result<u8, Box<dyn Error>> {
+fn command(command: Command, unnamed: diff::Unnamed) -> Result<u8, Box<dyn Error>> {
     if matches!(command, Command::Recover(_) | Command::Backup(_) | Command::Restore(_) | Command::Unpack(_)) {
         open_files::require()?;
     }
@@ -161,6 +163,7 @@ fn command(command: Command) -> Result<u8, Box<dyn Error>> {
         Command::Restore(args) => restore::run(&args),
         Command::Unpack(args) => unpack::run(&args),
         Command::Table(command) => table::run(&command),
+        Command::Diff(args) => diff::run(&args, unnamed),
         Command::Innochecksum(args) => Ok(innochecksum::Call::new(args.arguments).run()),
         #[cfg(feature = "bench")]
         Command::Bench(args) => bench::run(&args),

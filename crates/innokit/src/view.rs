@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 
 use datadir::files::is_remote;
@@ -47,21 +47,27 @@ pub fn look(command: &mut Command, spill: Option<File>) -> Result<(), Box<dyn Er
         memory: usize::try_from(asked.view.memory).unwrap_or(usize::MAX),
         ..RecoverOptions::default()
     };
-    let view = View::open(&base, ViewOptions { recover, spill })?;
+    let view = View::open(&base, ViewOptions { recover, spill, since: None })?;
     view.look_through()?;
+    print(&view, &base, asked.view.until.as_ref())?;
+    Ok(())
+}
+
+/// Says what is viewed.
+pub fn print(view: &View, base: &Path, until: Option<&Until>) -> io::Result<()> {
     let mut out = terminal::err();
     match view.lsn() {
         Some(lsn) => writeln!(out, "viewing {} at LSN {lsn}", base.display())?,
         None => writeln!(out, "viewing {} as it lies: its redo log has nothing to apply", base.display())?,
     }
-    if let (Some(Until::Time(time)), Some(reached), Some(lsn)) = (&asked.view.until, view.moment(), view.lsn()) {
+    if let (Some(Until::Time(time)), Some(reached), Some(lsn)) = (until, view.moment(), view.lsn()) {
         print_reached(time, &reached, lsn.0, &mut out)?;
     }
     Ok(())
 }
 
 /// The datadir that all paths are in. A path that goes up again (`..`) is replaced by one that does not, as a view knows files by their names.
-fn common_base(paths: &mut [PathBuf]) -> Result<PathBuf, String> {
+pub fn common_base(paths: &mut [PathBuf]) -> Result<PathBuf, String> {
     let mut base: Option<PathBuf> = None;
     for path in paths {
         if path.as_path() == Path::new("-") || is_remote(path) {

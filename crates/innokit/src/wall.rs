@@ -25,6 +25,7 @@ use datadir::remote::is_url;
 use recovery::OutsidePlace;
 
 use crate::args::{BackupCommand, Command, RecoverArgs, RedoCommand, RestoreArgs, TableCommand};
+use crate::options::view::base_of;
 use crate::options::{ViewArgs, key_paths};
 
 /// Whether this process runs nothing but innokit.
@@ -169,6 +170,7 @@ fn rooms(command: &Command) -> Option<Vec<Room>> {
             (None, None, to) => to.as_deref().map(dir).unwrap_or_default(),
         },
         Command::Table(command) => of_table(command),
+        Command::Diff(args) => Room::file(args.output.as_ref().filter(|output| output.as_path() != Path::new("-"))),
         _ => return None,
     })
 }
@@ -199,6 +201,11 @@ fn named(command: &Command) -> Option<Vec<PathBuf>> {
         }
         Command::Table(TableCommand::Export(args)) => {
             (&args.rows.paths, args.rows.reading.keys.paths(), args.rows.create_table.as_ref(), Some(&args.rows.view))
+        }
+        Command::Diff(args) => {
+            let bases = args.paths().filter_map(|path| base_of(&path)).chain(args.redo.clone());
+            let all: Vec<PathBuf> = args.paths().chain(args.reading.keys.paths()).chain(bases).collect();
+            return (!all.iter().any(|path| is_url(path))).then_some(all);
         }
         _ => return None,
     };
@@ -277,6 +284,7 @@ mod tests {
             ("innokit table schema t.ibd --create-table t.sql", Some("t.ibd t.sql")),
             ("innokit table checksum t.ibd --create-table t.sql", Some("t.ibd t.sql")),
             ("innokit table export t.ibd --format csv --create-table t.sql -o t.csv", Some("t.ibd t.sql")),
+            ("innokit diff /set /data --redo /archive --keyring /ring", Some("/set /data /ring /archive")),
             ("innokit recover --dry-run /data", None),
             ("innokit backup verify /set", None),
         ] {
@@ -296,6 +304,7 @@ mod tests {
             ("innokit table export /data --format csv -o out/", Some(vec![dir("out/")])),
             ("innokit table export t.ibd --format csv -o t.csv", Some(vec![file("t.csv")])),
             ("innokit table export t.ibd --format csv -o -", Some(vec![])),
+            ("innokit diff /set /data -o /d.sql", Some(vec![file("/d.sql")])),
             ("innokit recover --in-place /data", Some(vec![dir("/data")])),
             ("innokit recover --to /copy /data", Some(vec![dir("/copy")])),
             ("innokit recover --dry-run /data", Some(vec![])),

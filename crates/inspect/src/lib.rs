@@ -38,6 +38,7 @@
 
 pub mod check;
 mod definitions;
+pub mod diff;
 pub mod info;
 pub mod redo_info;
 pub mod report;

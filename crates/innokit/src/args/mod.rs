@@ -3,6 +3,7 @@
 
 mod backup;
 mod check;
+mod diff;
 mod info;
 mod manual;
 mod recover;
@@ -21,6 +22,8 @@ use self::backup::BACKUP_EXAMPLES;
 pub use self::backup::{BackupArgs, BackupCommand, BackupVerifyArgs};
 use self::check::CHECK_EXAMPLES;
 pub use self::check::{CheckArgs, Engine, Level};
+use self::diff::DIFF_EXAMPLES;
+pub use self::diff::{DiffArgs, DiffFormat};
 use self::info::INFO_EXAMPLES;
 pub use self::info::InfoArgs;
 pub use self::manual::{CompletionsArgs, ManArgs};
@@ -85,6 +88,9 @@ pub enum Command {
     /// Tables without a server: check their indexes, count and export their rows, compute CHECKSUM TABLE, print CREATE TABLE.
     #[command(subcommand)]
     Table(TableCommand),
+    /// Show which rows differ between two sets, or one set at two moments, and write the SQL that turns one into the other.
+    #[command(after_help = DIFF_EXAMPLES)]
+    Diff(Box<DiffArgs>),
     /// Replace MySQL's innochecksum: same options, messages and exit status (also if called by that name).
     #[command(disable_help_flag = true)]
     Innochecksum(InnochecksumArgs),

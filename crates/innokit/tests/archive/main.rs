@@ -8,6 +8,9 @@ mod backup_lab;
 #[path = "../common/mod.rs"]
 mod common;
 #[cfg(feature = "sql")]
+#[path = "../random_tables/mod.rs"]
+mod random_tables;
+#[cfg(feature = "sql")]
 #[path = "../../../recovery/tests/view_lab/mod.rs"]
 mod view_lab;
 
@@ -16,6 +19,8 @@ mod archive;
 mod archive_mysql;
 #[cfg(feature = "sql")]
 mod definitions;
+#[cfg(feature = "sql")]
+mod diff;
 #[cfg(feature = "sql")]
 mod half_done;
 #[cfg(feature = "sql")]

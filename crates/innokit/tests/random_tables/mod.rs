@@ -242,3 +242,96 @@ impl<'k> Alterations<'k> {
         format!("ALTER TABLE {} MODIFY COLUMN {}{}", self.table, column.declared(), random.pick(&["", " FIRST"]))
     }
 }
+
+/// Statements that make tables with keys of every kind, and statements that change their rows without changing a definition.
+pub fn history(kind: &str, seed: u64) -> [String; 2] {
+    let random = &mut Choices::new(seed);
+    let [mut before, mut after] = [SETTINGS.to_owned(), SETTINGS.to_owned()];
+    let mut columns = values::every_type(kind, random);
+    for table in 0..TABLES + 1 {
+        let own = (0..4).map(|_| columns.swap_remove(random.below(columns.len()))).collect();
+        Diverging::new(kind, format!("d{seed}_{table}"), own, random).run(random, (&mut before, &mut after));
+    }
+    [before, after]
+}
+
+/// A table whose rows change.
+struct Diverging {
+    table: String,
+    columns: Vec<Column>,
+    declared: String,
+    rows: usize,
+}
+
+impl Diverging {
+    fn new(kind: &str, table: String, columns: Vec<Column>, random: &mut Choices) -> Self {
+        let down = if kind.starts_with("mysql") || kind == "mariadb118" { " DESC" } else { "" };
+        let keys = [
+            "PRIMARY KEY (id)".to_owned(),
+            format!("PRIMARY KEY (id{down})"),
+            "k VARCHAR(9) NOT NULL DEFAULT 'k' COLLATE utf8mb4_unicode_ci, PRIMARY KEY (k, id)".to_owned(),
+            "k CHAR(7) CHARACTER SET latin1 NOT NULL DEFAULT 'é', PRIMARY KEY (k, id)".to_owned(),
+            "k DOUBLE NOT NULL DEFAULT 0.1, PRIMARY KEY (k, id)".to_owned(),
+            "k FLOAT NOT NULL DEFAULT 0.1, PRIMARY KEY (k, id)".to_owned(),
+            "k VARBINARY(60) NOT NULL DEFAULT '', PRIMARY KEY (k(5), id)".to_owned(),
+            "KEY (id)".to_owned(),
+        ];
+        let key = &keys[random.below(keys.len())];
+        let format = match columns.iter().any(|column| column.declared.contains("COMPRESSED")) {
+            true => "DYNAMIC",
+            false => random.pick(&ROW_FORMATS),
+        };
+        let parts = if key.contains("(k") || random.chance(80) { "" } else { "PARTITION BY HASH (id) PARTITIONS 3" };
+        // Every unique key of a partitioned table must have what it is partitioned by.
+        let unique = if parts.is_empty() && random.chance(50) { "UNIQUE (u)" } else { "KEY (u)" };
+        let own: String = columns.iter().enumerate().map(|(at, it)| format!("c{at} {}, ", it.declared)).collect();
+        let declared = format!(
+            "id INT NOT NULL, {own}u INT, g INT AS (id * 2) STORED, v INT AS (u + 1) VIRTUAL, \
+             t TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE CURRENT_TIMESTAMP(3), {key}, {unique}) DEFAULT CHARSET=utf8mb4 ROW_FORMAT={format} {parts}"
+        );
+        Self { table, columns, declared, rows: 0 }
+    }
+
+    fn run(mut self, random: &mut Choices, (before, after): (&mut String, &mut String)) {
+        writeln!(before, "CREATE TABLE {} ({};", self.table, self.declared).expect("a string");
+        for _ in 0..ROWS {
+            self.insert(random, before);
+        }
+        // Some tables do not change.
+        for _ in 0..random.below(5) * random.below(5) {
+            let (table, every) = (self.table.clone(), 2 + random.below(30));
+            match random.below(10) {
+                0..4 => self.insert(random, after),
+                4 | 5 => {
+                    let at = random.below(self.columns.len());
+                    let value = (self.columns[at].value)(random);
+                    writeln!(after, "UPDATE IGNORE {table} SET c{at} = {value} WHERE id % {every} = 0;").expect("a string");
+                }
+                6 => writeln!(after, "UPDATE IGNORE {table} SET u = u + 1 WHERE id % {every} = 0 ORDER BY u DESC;").expect("a string"),
+                7 => writeln!(after, "DELETE FROM {table} WHERE id % {every} = 1;").expect("a string"),
+                8 => writeln!(after, "DELETE FROM {table} WHERE id BETWEEN {every} AND {};", every + random.below(40)).expect("a string"),
+                _ => {
+                    writeln!(after, "BEGIN; DELETE FROM {table} WHERE id % {every} < 3; UPDATE {table} SET u = NULL; ROLLBACK;")
+                        .expect("a string");
+                }
+            }
+        }
+    }
+
+    fn insert(&mut self, random: &mut Choices, sql: &mut String) {
+        self.rows += 1;
+        let values: String = self.columns.iter().map(|column| format!(", {}", (column.value)(random))).collect();
+        let names: String = (0..self.columns.len()).map(|at| format!(", c{at}")).collect();
+        let (mut more, mut value) = (String::new(), String::new());
+        if self.declared.contains("(k") {
+            more = ", k".to_owned();
+            let letters = ["a", "B", "é", "ß", "Z", "ö", " ", "ss", "A"];
+            let word: String = (0..1 + random.below(3)).map(|_| random.pick(&letters)).collect();
+            let number = format!("{}{}e{}", ["", "-"][random.below(2)], random.below(100), random.below(4));
+            let is_number = self.declared.contains("k DOUBLE") || self.declared.contains("k FLOAT");
+            value = if is_number { format!(", {number} / 7") } else { format!(", '{word}'") };
+        }
+        let (table, id, u) = (&self.table, self.rows, random.below(5000));
+        writeln!(sql, "INSERT IGNORE INTO {table} (id, u{names}{more}) VALUES ({id}, {u}{values}{value});").expect("a string");
+    }
+}

@@ -19,6 +19,7 @@ mod rows_lab;
 
 mod arrow;
 mod counters;
+mod diff;
 mod hostile_names;
 mod large_values;
 mod misplaced;

@@ -27,12 +27,12 @@ pub struct RowDamage {
 
 impl RowDamage {
     /// About no page in particular.
-    pub(super) fn of_file(path: &Path, why: impl Into<String>) -> Self {
+    pub(crate) fn of_file(path: &Path, why: impl Into<String>) -> Self {
         Self { path: path.to_path_buf(), page_no: None, offset: None, keys: None, why: why.into() }
     }
 
     /// About a table as a whole, not one of its files.
-    pub(super) fn of_table(why: &String) -> Self {
+    pub(crate) fn of_table(why: &String) -> Self {
         Self::of_file(Path::new(""), why)
     }
 
@@ -42,15 +42,15 @@ impl RowDamage {
         fault::is_unread(&self.path)
     }
 
-    pub(super) fn of_problem(space: &Tablespace, problem: &Problem) -> Self {
+    pub(crate) fn of_problem(space: &Tablespace, problem: &Problem) -> Self {
         Self { keys: problem.keys.clone(), ..Self::of_page(space, problem.page_no, problem.text()) }
     }
 
-    pub(super) fn of_lost(space: &Tablespace, lost: &LostPage) -> Self {
+    pub(crate) fn of_lost(space: &Tablespace, lost: &LostPage) -> Self {
         Self::of_page(space, lost.page_no, lost.why.clone())
     }
 
-    fn of_page(space: &Tablespace, page_no: u32, why: String) -> Self {
+    pub(crate) fn of_page(space: &Tablespace, page_no: u32, why: String) -> Self {
         let place = space.place(page_no);
         let path = place.map_or(space.path(), |(path, _)| path).to_path_buf();
         Self { path, page_no: Some(page_no), offset: place.map(|(_, offset)| offset), keys: None, why }

@@ -262,7 +262,7 @@ impl Tables {
     }
 
     /// Files that could not be read, with the reason: those known from the start, and those whose failure shows only at the end.
-    pub(super) fn all_unread(&self) -> Vec<String> {
+    pub(crate) fn all_unread(&self) -> Vec<String> {
         let spaces = self.tables.iter().flat_map(|table| &table.trees).filter_map(|tree| self.spaces.get(tree.space));
         let of_tables = spaces.flat_map(|space| &space.files).map(|file| &file.path);
         let known: HashSet<&PathBuf> = self.unread.iter().map(|unread| &unread.path).chain(of_tables).collect();

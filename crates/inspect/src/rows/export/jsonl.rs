@@ -40,7 +40,12 @@ fn write_string(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-fn write_value(value: &ValueType, stored: &[u8], text: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<(), ValueError> {
+/// Writes a value as JSON. `text` is a buffer.
+pub(crate) fn write_value(
+    value: &ValueType, stored: &[u8],
+    text: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+) -> Result<(), ValueError> {
     text.clear();
     match value.decode(stored)? {
         Value::Int(number) => format::value::write_int(number, out),

@@ -5,12 +5,12 @@
 //! that wait for their turn ([`Format::held`]).
 
 pub mod format;
-mod jsonl;
+pub(crate) mod jsonl;
 mod lookalikes;
 mod ordered;
 mod row_text;
 mod separated;
-mod sql;
+pub(crate) mod sql;
 mod text;
 mod writing;
 
@@ -289,9 +289,9 @@ fn planned(of: OpenTable<'_>, options: &ExportOptions, open: &Open, tree: &TreeS
 }
 
 /// For each tablespace, its server's open transactions, or why they are not known, as a clause.
-type Open = Vec<Result<Arc<BTreeSet<u64>>, String>>;
+pub(crate) type Open = Vec<Result<Arc<BTreeSet<u64>>, String>>;
 
-fn open_transactions(tables: &Tables, keys: &KeyFiles) -> Result<Open, Error> {
+pub(crate) fn open_transactions(tables: &Tables, keys: &KeyFiles) -> Result<Open, Error> {
     let keys = keys.read()?;
     let mut by_dir: BTreeMap<PathBuf, Result<Arc<BTreeSet<u64>>, String>> = BTreeMap::new();
     let of_space = |space: &Tablespace| {

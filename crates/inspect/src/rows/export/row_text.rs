@@ -51,7 +51,7 @@ pub(super) fn whole(
 }
 
 /// Bytes as hexadecimal digits.
-pub(super) fn write_hex(bytes: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn write_hex(bytes: &[u8], out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for byte in bytes {
         out.extend([byte >> 4, byte & 15].iter().filter_map(|digit| HEX.get(usize::from(*digit))));

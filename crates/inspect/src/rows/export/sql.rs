@@ -2,27 +2,45 @@
 
 use format::schema::quoted::quoted_name;
 use format::show_create::comment;
-use format::value::{ValueKind, ValueType, float};
+use format::value::{Value, ValueError, ValueKind, ValueType, float};
 
 use super::format::Refused;
-use super::row_text::{RowText, is_generated, state, whole, write_hex};
+use super::row_text::{RowText, is_generated, state, whole};
+pub(crate) use super::row_text::write_hex;
 use crate::rows::batch::Row;
 use crate::rows::plan::RowPlan;
 
 /// A statement is ended once it is longer than this: well below the servers' `max_allowed_packet`.
 const STATEMENT_MAX: usize = 512 << 10;
 
-struct Column {
+/// How to write the values of a column in a statement.
+#[derive(Debug, Clone)]
+pub(crate) struct Literal {
     value: ValueType,
     /// See [`ValueType::empty_member`].
     empty_member: Option<usize>,
+}
+
+impl Literal {
+    pub(crate) fn new(value: &ValueType) -> Self {
+        Self { value: value.clone(), empty_member: value.empty_member() }
+    }
+
+    /// Writes a value; `None` is NULL.
+    pub(crate) fn write(&self, stored: Option<&[u8]>, out: &mut Vec<u8>) -> Result<(), ValueError> {
+        match stored {
+            None => out.extend_from_slice(b"NULL"),
+            Some(stored) => write_literal(self, stored, &mut Vec::new(), out)?,
+        }
+        Ok(())
+    }
 }
 
 /// Writes rows as INSERT statements.
 pub(super) struct Inserts {
     /// `INSERT INTO … VALUES`.
     head: Vec<u8>,
-    columns: Vec<Option<Column>>,
+    columns: Vec<Option<Literal>>,
     states: bool,
     /// Where the current statement starts in the output.
     open: Option<usize>,
@@ -61,7 +79,7 @@ impl Inserts {
                 head.push(b',');
             }
             write_name(&column.name, &mut head);
-            columns.push(Some(Column { value: column.value.clone(), empty_member: column.value.empty_member() }));
+            columns.push(Some(Literal::new(&column.value)));
         }
         head.extend_from_slice(b") VALUES\n");
         Self { head, columns, states, open: None }
@@ -85,19 +103,23 @@ fn quote(text: &[u8], out: &mut Vec<u8>) {
 }
 
 fn write_literal(
-    Column { value, empty_member }: &Column,
+    Literal { value, empty_member }: &Literal,
     stored: &[u8],
     text: &mut Vec<u8>,
     out: &mut Vec<u8>,
-) -> Result<(), format::value::ValueError> {
+) -> Result<(), ValueError> {
     if let Some(number) = empty_member.and_then(|member| value.number_of_empty(member, stored)) {
         format::value::write_uint(number, out);
         return Ok(());
     }
     match &value.kind {
+        // `-0` is an integer, which has no sign.
+        ValueKind::Float { .. } | ValueKind::Double { .. } if is_negative_zero(value.decode(stored)?) => {
+            out.extend_from_slice(b"-0e0");
+        }
         // The six digits that a server displays would not restore the same FLOAT.
         ValueKind::Float { .. } => {
-            if let format::value::Value::Float(number) = value.decode(stored)? {
+            if let Value::Float(number) = value.decode(stored)? {
                 float::write_float_exact(number, out);
             }
         }
@@ -114,6 +136,14 @@ fn write_literal(
         }
     }
     Ok(())
+}
+
+fn is_negative_zero(value: Value<'_>) -> bool {
+    match value {
+        Value::Float(number) => number == 0.0 && number.is_sign_negative(),
+        Value::Double(number) => number == 0.0 && number.is_sign_negative(),
+        _ => false,
+    }
 }
 
 impl RowText for Inserts {

@@ -26,6 +26,8 @@ const CACHE_MAX: usize = 32 << 20;
 pub(super) struct Maker {
     pub plan: RecoverPlan,
     redo: PageLog,
+    /// From where on [`Maker::is_unchanged`] counts.
+    since: Lsn,
     files: BaseFiles,
     /// Pages that may be torn, and have a doublewrite copy.
     restored: BTreeSet<PageId>,
@@ -46,13 +48,14 @@ impl fmt::Debug for Maker {
 }
 
 impl Maker {
-    pub fn new(plan: RecoverPlan, redo: PageLog, files: BaseFiles) -> Self {
+    pub fn new(plan: RecoverPlan, (redo, since): (PageLog, Lsn), files: BaseFiles) -> Self {
         let has_file = |space| files.of(space).first().is_some_and(BaseFile::is_there);
         let restored = plan.restorable(has_file).into_iter().collect();
         let wiped = plan.later_copies().into_iter().collect();
         Self {
             plan,
             redo,
+            since,
             files,
             restored,
             wiped,
@@ -146,6 +149,17 @@ impl Maker {
             || self.restored.contains(&id)
             || self.wiped.contains(&id)
             || self.waiting.get().is_some_and(|waiting| waiting.contains(&id))
+    }
+
+    /// Whether no record of the page is of a later mini-transaction than `since`, and nothing else is done to it either.
+    pub fn is_unchanged(&self, id: PageId) -> bool {
+        let has_later = match (&self.redo, &self.plan.wanted.redo) {
+            (PageLog::Spilled(spill), _) => spill.has_later(id),
+            (PageLog::Memory, Some(batch)) => batch.redo(id).any(|mtr| mtr.start >= self.since),
+            (PageLog::Memory, None) => false,
+        };
+        let is_mended = self.restored.contains(&id) || self.wiped.contains(&id);
+        !has_later && !is_mended && self.waiting.get().is_none_or(|waiting| !waiting.contains(&id))
     }
 
     /// Fails if a page is newer than the moment. Its file is not the base's then.

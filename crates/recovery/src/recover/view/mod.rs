@@ -63,6 +63,8 @@ pub struct ViewOptions {
     pub recover: RecoverOptions,
     /// Where the log's records go that do not fit in memory: an unnamed file. Made in the system's folder for such files if there is none.
     pub spill: Option<File>,
+    /// An earlier moment of the same base, for [`View::is_unchanged`].
+    pub since: Option<Lsn>,
 }
 
 /// A datadir at a moment.
@@ -76,11 +78,11 @@ impl View {
     /// [`RecoverError`](super::RecoverError): whatever would keep [`recover`](super::recover) from recovering the base, and what a view
     /// cannot do yet.
     pub fn open(base: &Path, options: ViewOptions) -> Result<Self> {
-        let ViewOptions { recover: options, spill } = options;
+        let ViewOptions { recover: options, spill, since } = options;
         refuse_unviewable(base, &options)?;
         if let Some(time) = options.until_time {
             let options = with_lsn_of(time, &options)?;
-            return Self::open(base, ViewOptions { recover: options, spill });
+            return Self::open(base, ViewOptions { recover: options, spill, since });
         }
         let base = std::path::absolute(base).map_err(super::error::failed(base, "finding the directory"))?;
         let keys = options.keys.read()?;
@@ -99,10 +101,11 @@ impl View {
         let storage = if plan.wanted.is_clean {
             Storage::new(base, Names::default(), None, options.moment, lock)
         } else {
-            let redo = PageLog::of(&log, &plan, (budget.redo(&plan), options.round), spill)?;
+            let since = since.unwrap_or(Lsn(0));
+            let redo = PageLog::of(&log, &plan, (budget.redo(&plan), options.round), (spill, since))?;
             let names = Names::of(&base, &plan, (&log, &Ending::of(&log, &plan, &keys)?))?;
             let files = BaseFiles::open(&base, &plan)?;
-            Storage::new(base, names, Some(Maker::new(plan, redo, files)), options.moment, lock)
+            Storage::new(base, names, Some(Maker::new(plan, (redo, since), files)), options.moment, lock)
         };
         let view = Self(Arc::new(storage));
         view.check(&log, &keys)?;
@@ -136,6 +139,13 @@ impl View {
     #[must_use]
     pub fn moment(&self) -> Option<ReachedMoment> {
         self.0.moment
+    }
+
+    /// Whether the page is the same as in a view of this base at [`ViewOptions::since`]: the log does not change it from there on. `false`
+    /// also where that is not known.
+    #[must_use]
+    pub fn is_unchanged(&self, page: PageId) -> bool {
+        self.0.maker().is_none_or(|maker| maker.is_unchanged(page))
     }
 
     /// Pages made so far.

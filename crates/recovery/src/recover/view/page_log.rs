@@ -40,7 +40,13 @@ pub(super) enum PageLog {
 
 impl PageLog {
     /// Gathers the records, unless the plan has kept them all. A run gets what fits in `memory` bytes, of at most `round` bytes of log.
-    pub fn of(log: &RedoLog, plan: &RecoverPlan, (memory, round): (usize, u64), spill: Option<File>) -> Result<Self> {
+    /// `since`: from where on [`Spill::has_later`] counts.
+    pub fn of(
+        log: &RedoLog,
+        plan: &RecoverPlan,
+        (memory, round): (usize, u64),
+        (spill, since): (Option<File>, Lsn),
+    ) -> Result<Self> {
         if plan.wanted.redo.is_some() {
             return Ok(Self::Memory);
         }
@@ -58,7 +64,7 @@ impl PageLog {
             ))
         };
         let file = spill.map_or_else(tempfile::tempfile, Ok).map_err(failed)?;
-        let mut spill = Spill { file, len: 0, runs: Vec::new(), pages: HashMap::new(), grammar: log.grammar() };
+        let mut spill = Spill::new(file, since, log.grammar());
         let wanted = &plan.wanted;
         let is_wanted = |id: PageId, start| {
             start < wanted.end && plan.spaces.contains_key(&id.space) && wanted.is_of_use(id, start)
@@ -93,16 +99,33 @@ pub(super) struct Spill {
     runs: Vec<SpilledRun>,
     /// Which pages have records: a bit for each.
     pages: HashMap<(u32, u32), u64>,
+    /// Which have records of mini-transactions from here on.
+    later: HashMap<(u32, u32), u64>,
+    since: Lsn,
     grammar: Grammar,
 }
 
+/// The word and the bit of a page.
+fn bit(id: PageId) -> ((u32, u32), u64) {
+    ((id.space.0, id.page_no.0 / WORD), 1 << (id.page_no.0 % WORD))
+}
+
 impl Spill {
+    fn new(file: File, since: Lsn, grammar: Grammar) -> Self {
+        let (pages, later) = (HashMap::new(), HashMap::new());
+        Self { file, len: 0, runs: Vec::new(), pages, later, since, grammar }
+    }
+
     /// Appends a run.
     fn put(&mut self, batch: &RedoBatch) -> io::Result<()> {
         let (mut run, mut chunk) = (SpilledRun::default(), Vec::new());
         let mut out = BufWriter::with_capacity(1 << 20, AppendAt { file: &self.file, at: self.len });
         for id in batch.pages() {
-            *self.pages.entry((id.space.0, id.page_no.0 / WORD)).or_default() |= 1 << (id.page_no.0 % WORD);
+            let (word, bit) = bit(id);
+            *self.pages.entry(word).or_default() |= bit;
+            if batch.redo(id).any(|mtr| mtr.start >= self.since) {
+                *self.later.entry(word).or_default() |= bit;
+            }
             if chunk.is_empty() {
                 run.chunks.push((id, self.len));
             }
@@ -124,8 +147,14 @@ impl Spill {
 
     /// Whether there are records of the page.
     pub fn has(&self, id: PageId) -> bool {
-        let word = self.pages.get(&(id.space.0, id.page_no.0 / WORD));
-        word.is_some_and(|word| word >> (id.page_no.0 % WORD) & 1 == 1)
+        let (word, bit) = bit(id);
+        self.pages.get(&word).is_some_and(|word| word & bit != 0)
+    }
+
+    /// Whether there are later records of the page.
+    pub fn has_later(&self, id: PageId) -> bool {
+        let (word, bit) = bit(id);
+        self.later.get(&word).is_some_and(|word| word & bit != 0)
     }
 
     /// All records of a page.
@@ -237,7 +266,7 @@ mod tests {
         let second =
             [(page(9), 60, true, &b"new"[..]), (page(9), 70, false, &b"er"[..]), (page(1), 80, false, &b"f"[..])];
         let file = tempfile::tempfile().expect("a file");
-        let mut spill = Spill { file, len: 0, runs: Vec::new(), pages: HashMap::new(), grammar: Grammar::default() };
+        let mut spill = Spill::new(file, Lsn(65), Grammar::default());
         for run in [&first[..], &second[..]] {
             spill.put(&batch(run)).expect("written");
         }
@@ -245,6 +274,7 @@ mod tests {
         for id in [page(1), page(9), page(200), PageId::new(2, 200)] {
             assert!(spill.has(id));
             assert_eq!(redo_of(&spill.redo(id).expect("read"), id), redo_of(&all, id), "{id:?}");
+            assert_eq!(spill.has_later(id), id == page(1) || id == page(9), "{id:?}: from LSN 65 on");
         }
         for id in [page(2), page(201), PageId::new(1, 1), PageId::new(9, 9)] {
             assert!(!spill.has(id) && redo_of(&spill.redo(id).expect("read"), id).1.is_empty(), "{id:?}");

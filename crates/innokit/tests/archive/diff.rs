@@ -1,0 +1,91 @@
+//! `innokit diff` of one set at two moments: the statements take the later one back to the earlier, and only what the redo log changed is read.
+
+use tempfile::TempDir;
+
+use crate::backup_lab::Server;
+use crate::common::Run;
+use crate::random_tables::{history, seeds};
+
+const NAMES: &str = "SELECT CONCAT(table_schema, '.', table_name) FROM information_schema.tables \
+                     WHERE table_schema = 'rnd' AND table_type = 'BASE TABLE' ORDER BY 1";
+const LSN: &str = "SELECT JSON_EXTRACT(storage_engines, '$.InnoDB.LSN') FROM performance_schema.log_status;";
+const LSN_OF_MARIADB: &str = "SHOW GLOBAL STATUS LIKE 'Innodb_lsn_current';";
+
+/// A server, its state, and where its log is then.
+struct Moment {
+    lsn: u64,
+    sums: Vec<String>,
+}
+
+fn ask(server: &Server, question: &str) -> String {
+    server.script_on("data", "sql", &["-N"], question)
+}
+
+fn moment(server: &Server) -> Moment {
+    let names = ask(server, NAMES);
+    let sums = format!("CHECKSUM TABLE {};", names.lines().collect::<Vec<_>>().join(", "));
+    let lsn = if server.kind == "mysql" { LSN } else { LSN_OF_MARIADB };
+    let answer = ask(server, &format!("FLUSH TABLES WITH READ LOCK; {lsn} {sums} UNLOCK TABLES;"));
+    let (lsn, sums) = answer.split_once('\n').expect("an LSN");
+    let lsn = lsn.split_whitespace().last().and_then(|lsn| lsn.parse().ok()).expect("an LSN");
+    Moment { lsn, sums: sums.lines().map(str::to_owned).collect() }
+}
+
+/// Runs statements, some of which may fail.
+fn attempt(server: &Server, statements: &str) {
+    server.script("sql", &["--force", "--default-character-set=utf8mb4"], &format!("{statements}\nDO 0;\n"));
+}
+
+fn diff(server: &Server, (from, until): (u64, u64), more: &[&str]) -> Run {
+    let [from, until] = [from, until].map(|lsn| lsn.to_string());
+    server.run(&[&["diff", "base", "--redo", "redo", "--from", &from, "--until", &until], more].concat())
+}
+
+/// A stopped server's copy, and its archive from there on.
+fn started(kind: &'static str, before: &str) -> Server {
+    let server = Server::start_in(TempDir::new().expect("a folder"), kind, &[]);
+    attempt(&server, before);
+    server.script("stop", &["0"], "");
+    server.copy("data", "base");
+    server.script("start", &[], "");
+    server.archive();
+    server
+}
+
+fn a_bad_hour_is_taken_back(kind: &'static str) {
+    let default = if std::env::var_os("INNOKIT_SOAK").is_some() { 20..32 } else { 20..22 };
+    for seed in seeds("INNOKIT_RANDOM_TABLES", default) {
+        let [before, after] = history(kind, seed);
+        let server = started(kind, &before);
+        let lines: Vec<&str> = after.lines().collect();
+        let (settings, rest) = lines.split_at(2);
+        let (first, second) = rest.split_at(rest.len() / 2);
+        attempt(&server, &[settings, first].concat().join("\n"));
+        let earlier = moment(&server);
+        attempt(&server, &[settings, second].concat().join("\n"));
+        let later = moment(&server);
+        server.archive_up_to(later.lsn);
+        let what = format!("{kind}, seed {seed}");
+        let moments = (earlier.lsn, later.lsn);
+        let back = diff(&server, moments, &["--format", "sql", "--reverse", "--table", "rnd.*"]);
+        let forth = diff(&server, moments, &["--format", "sql", "--table", "rnd.*"]);
+        assert!(back.status < 2 && forth.status == back.status, "{what}: {}", back.errors);
+        assert_eq!(back.status == 0, earlier.sums == later.sums, "{what}: {}", back.errors);
+        server.script("sql", &[], &back.text);
+        assert_eq!(moment(&server).sums, earlier.sums, "{what}: back");
+        server.script("sql", &[], &forth.text);
+        assert_eq!(moment(&server).sums, later.sums, "{what}: forth");
+    }
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_bad_hour_of_mysql_is_taken_back() {
+    a_bad_hour_is_taken_back("mysql");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_bad_hour_of_mariadb_10_11_is_taken_back() {
+    a_bad_hour_is_taken_back("mariadb");
+}

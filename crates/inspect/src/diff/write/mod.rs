@@ -1,0 +1,10 @@
+//! Differences as text: for people, as JSON lines, as SQL.
+
+mod json;
+mod sql;
+mod spool;
+mod text;
+
+pub use self::json::JsonChanges;
+pub use self::sql::SqlChanges;
+pub use self::text::TextChanges;
