@@ -64,14 +64,17 @@ pub fn run(args: &DiffArgs, unnamed: Unnamed) -> Result<u8, Box<dyn Error>> {
     };
     drop(changes);
     let status = report.exit_status();
-    if args.json {
-        document::write((started, status), false, &report, &mut terminal::err())?;
-    } else if args.format == DiffFormat::Text && args.output.is_none() {
-        let mut out = terminal::out();
-        print(&report, &mut out)?;
-        out.flush()?;
-    } else {
-        print(&report, &mut terminal::err())?;
+    // Standard output is for the rows, if any are written there.
+    let is_free = args.summary || (args.format == DiffFormat::Text && args.output.is_none());
+    match (args.json, is_free) {
+        (true, _) if args.summary => document::write((started, status), false, &report, &mut terminal::out())?,
+        (true, _) => document::write((started, status), false, &report, &mut terminal::err())?,
+        (false, true) => {
+            let mut out = terminal::out();
+            print(&report, &mut out)?;
+            out.flush()?;
+        }
+        (false, false) => print(&report, &mut terminal::err())?,
     }
     Ok(status)
 }
@@ -121,7 +124,9 @@ fn sides(args: &DiffArgs, spills: [Option<File>; 2]) -> Result<([Side; 2], Optio
         (Some(earlier), Some(later)) if earlier.base() == later.base() && earlier.lsn() <= later.lsn() => {
             Some(History { later: later.clone() })
         }
-        (Some(_), Some(_)) if args.b.is_none() => return Err("--from is after --until: exchange them, or use --reverse".into()),
+        (Some(_), Some(_)) if args.b.is_none() => {
+            return Err("--from is after --until: exchange them, or use --reverse".into());
+        }
         _ => None,
     };
     Ok(([a.side, b.side], history))
@@ -183,17 +188,14 @@ fn print(report: &DiffReport, out: &mut impl Write) -> io::Result<()> {
     if report.tables.is_empty() && report.same == 0 && report.pending.is_empty() {
         writeln!(out, "no table was found")?;
     }
-    let count = report.tables.len();
-    writeln!(
-        out,
-        "{} {} differ, {} {} the same, {} pages read, {:.2} s",
-        grouped(count as u64),
-        if count == 1 { "table does" } else { "tables" },
-        grouped(report.same as u64),
-        if report.same == 1 { "is" } else { "are" },
-        grouped(report.pages_read),
-        report.seconds
-    )
+    let differ = match report.tables.len() {
+        1 => "1 table differs".to_owned(),
+        count => format!("{} tables differ", grouped(count as u64)),
+    };
+    let same = grouped(report.same as u64);
+    let are = if report.same == 1 { "is" } else { "are" };
+    let pages = grouped(report.pages_read);
+    writeln!(out, "{differ}, {same} {are} the same; {pages} pages read, {:.2} s", report.seconds)
 }
 
 fn print_table(table: &TableDiff, out: &mut impl Write) -> io::Result<()> {

@@ -54,7 +54,7 @@ pub struct DiffArgs {
     #[arg(long, value_enum, default_value_t = DiffFormat::Text, value_name = "FORMAT")]
     pub format: DiffFormat,
 
-    /// Only how many rows differ, and not which.
+    /// Print only how many rows differ, and not which.
     #[arg(long, conflicts_with = "format")]
     pub summary: bool,
 
@@ -62,7 +62,7 @@ pub struct DiffArgs {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Print the outcome as one JSON document on standard error.
+    /// Print the outcome as one JSON document: on standard error, with --summary on standard output.
     #[arg(long, help_heading = "Output")]
     pub json: bool,
 
@@ -103,6 +103,9 @@ impl DiffArgs {
     /// Whether each side is read through a view.
     pub const fn views(&self) -> [bool; 2] {
         let is_one = self.b.is_none();
-        [is_one || self.recovered || self.from.is_some(), is_one || self.recovered || self.redo.is_some() || self.until.is_some()]
+        [
+            is_one || self.recovered || self.from.is_some(),
+            is_one || self.recovered || self.redo.is_some() || self.until.is_some(),
+        ]
     }
 }

@@ -37,7 +37,12 @@ pub(super) fn is_comparable(a: &ColumnDef, b: &ColumnDef) -> bool {
     // Sources differ in what they call the collation of a number.
     let is_text = matches!(
         ValueType::of(a).kind,
-        ValueKind::Char { .. } | ValueKind::Text | ValueKind::Enum(_) | ValueKind::Set(_) | ValueKind::Binary { .. } | ValueKind::Bytes
+        ValueKind::Char { .. }
+            | ValueKind::Text
+            | ValueKind::Enum(_)
+            | ValueKind::Set(_)
+            | ValueKind::Binary { .. }
+            | ValueKind::Bytes
     );
     let is_same_text = !is_text || a.collation == b.collation;
     a.sql_type == b.sql_type && is_same_text && a.members == b.members && a.srid == b.srid

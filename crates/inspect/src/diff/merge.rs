@@ -157,7 +157,8 @@ mod tests {
 
     fn merged(rule: &KeyRule, a: &[&str], b: &[&str], memory: usize) -> Result<String, Ended> {
         let rows = |keys: &[&str]| keys.iter().map(|key| RowAt::of(&[Some(key.as_bytes())])).collect::<Vec<_>>();
-        let (mut said, text) = (String::new(), |row: &RowAt| String::from_utf8_lossy(row.get(0).unwrap_or_default()).into_owned());
+        let (mut said, text) =
+            (String::new(), |row: &RowAt| String::from_utf8_lossy(row.get(0).unwrap_or_default()).into_owned());
         merge(&mut rows(a).into_iter(), &mut rows(b).into_iter(), (rule, memory), &mut |met| {
             said += &match met {
                 Met::OnlyA(row) => format!("-{} ", text(row)),

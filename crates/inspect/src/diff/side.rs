@@ -61,7 +61,8 @@ impl SideTables {
     }
 
     pub fn notes(&self, name: &str) -> Vec<String> {
-        let all: BTreeSet<u64> = self.open.iter().flatten().flat_map(|open: &Arc<BTreeSet<u64>>| open.iter().copied()).collect();
+        let all: BTreeSet<u64> =
+            self.open.iter().flatten().flat_map(|open: &Arc<BTreeSet<u64>>| open.iter().copied()).collect();
         if all.is_empty() {
             return Vec::new();
         }

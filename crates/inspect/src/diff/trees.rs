@@ -53,7 +53,7 @@ impl<'t> SideTree<'t> {
         let space = space.ok_or_else(|| Unreadable::Refused("its tablespace was not found".to_owned()))?;
         match &self.tree.unreadable {
             Some(why) => Err(Unreadable::Damage(RowDamage::of_file(space.path(), why))),
-            None => Ok(Tree { space, tree: self.tree }),
+            None => Ok(Tree { space, tree: self.tree, job: &self.side.job }),
         }
     }
 
@@ -64,7 +64,6 @@ impl<'t> SideTree<'t> {
 
     /// Reads all its rows.
     fn whole(&self, found: &mut FoundRows<'_>) -> Result<Reading<'t>, Unreadable> {
-        let _in_job = self.side.job.enter();
         let (ranges, above) = self.tree()?.ranges().map_err(Unreadable::Damage)?;
         found.diff.pages_read += above;
         self.reading(found, ranges)
@@ -119,7 +118,7 @@ fn both<'t>(
         }
         return Ok((Some(a.whole(found)?), Some(b.whole(found)?)));
     };
-    let leaves = differing((tree_a, &a.side.job), (tree_b, &b.side.job), lineage).map_err(Unreadable::Damage)?;
+    let leaves = differing(tree_a, tree_b, lineage).map_err(Unreadable::Damage)?;
     found.diff.pages_read += leaves.iter().map(|leaves| leaves.above).sum::<u64>();
     let [of_a, of_b] = leaves.map(|Leaves { pages, .. }| Ranges { units: pages, ..Ranges::default() });
     Ok((Some(a.reading(found, of_a)?), Some(b.reading(found, of_b)?)))

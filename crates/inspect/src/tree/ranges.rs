@@ -90,6 +90,28 @@ impl Ranges {
         (root, index_id): (u32, u64),
         index: &IndexDef,
         opener: &mut Opener,
+        wanted: impl FnMut(&IndexPage<'_>, Vec<Child>) -> Vec<Child>,
+    ) -> Self {
+        Self::down(space, (root, index_id), (index, PARENTS_ENOUGH), opener, wanted)
+    }
+
+    /// The same, but only down to the pages of level 1, however few they are.
+    #[must_use]
+    pub fn parents(
+        space: &Tablespace,
+        root: (u32, u64),
+        index: &IndexDef,
+        opener: &mut Opener,
+        wanted: impl FnMut(&IndexPage<'_>, Vec<Child>) -> Vec<Child>,
+    ) -> Self {
+        Self::down(space, root, (index, 0), opener, wanted)
+    }
+
+    fn down(
+        space: &Tablespace,
+        (root, index_id): (u32, u64),
+        (index, parents_enough): (&IndexDef, usize),
+        opener: &mut Opener,
         mut wanted: impl FnMut(&IndexPage<'_>, Vec<Child>) -> Vec<Child>,
     ) -> Self {
         let reached = Reached::new(space.pages());
@@ -108,7 +130,7 @@ impl Ranges {
             Err(why) => ranges.lose(root, 0, why),
         }
         reached.mark(root);
-        while ranges.level > 1 || ranges.level == 1 && ranges.units.len() < PARENTS_ENOUGH {
+        while ranges.level > 1 || ranges.level == 1 && ranges.units.len() < parents_enough {
             let level = ranges.level;
             let parents = std::mem::take(&mut ranges.units);
             let mut below = Vec::new();

@@ -20,7 +20,8 @@ const FLUSH_LSN: std::ops::Range<usize> = 26..34;
 pub fn assert_shows(base: &Path, recovered: &Path, options: &RecoverOptions) -> u64 {
     let before = sums(base);
     let recover = RecoverOptions { to: None, ..options.clone() };
-    let view = View::open(base, ViewOptions { recover, ..ViewOptions::default() }).unwrap_or_else(|error| panic!("a view: {error}"));
+    let view = View::open(base, ViewOptions { recover, ..ViewOptions::default() })
+        .unwrap_or_else(|error| panic!("a view: {error}"));
     let _in_job = Job::default().enter();
     view.look_through().expect("the only view of this job");
     let (mut shown, mut written) = (BTreeMap::new(), BTreeMap::new());

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use format::value::ValueError;
 use format::value::json::write_string;
 
-use crate::diff::change::{Change, Changes, Compared, Lone, Values};
 use crate::diff::DiffColumn;
+use crate::diff::change::{Change, Changes, Compared, Lone, Values};
 use crate::rows::export::jsonl::write_value;
 
 /// Writes differences as one JSON object per line.
@@ -25,7 +25,12 @@ impl<W: Write> JsonChanges<W> {
         Self { out, head: Vec::new(), columns: Vec::new(), has_key: false, line: Vec::new(), text: Vec::new() }
     }
 
-    fn values(&mut self, name: &str, values: Values<'_>, is_wanted: impl Fn(usize, &DiffColumn) -> bool) -> Result<(), ValueError> {
+    fn values(
+        &mut self,
+        name: &str,
+        values: Values<'_>,
+        is_wanted: impl Fn(usize, &DiffColumn) -> bool,
+    ) -> Result<(), ValueError> {
         self.line.extend_from_slice(format!(",\"{name}\":{{").as_bytes());
         let mut is_first = true;
         for (number, column) in self.columns.iter().enumerate().filter(|(number, column)| is_wanted(*number, column)) {
@@ -55,7 +60,8 @@ impl<W: Write> JsonChanges<W> {
             self.values("key", key, |_, column| column.is_key)?;
         }
         // Without a key, only the whole row says which one it is.
-        let is_wanted = |has_key: bool| move |number: usize, _: &DiffColumn| is_whole || !has_key || differing.contains(&number);
+        let is_wanted =
+            |has_key: bool| move |number: usize, _: &DiffColumn| is_whole || !has_key || differing.contains(&number);
         let has_key = self.has_key;
         if let Some(before) = change.before() {
             self.values("before", before, is_wanted(has_key))?;

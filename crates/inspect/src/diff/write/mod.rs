@@ -1,8 +1,8 @@
 //! Differences as text: for people, as JSON lines, as SQL.
 
 mod json;
-mod sql;
 mod spool;
+mod sql;
 mod text;
 
 pub use self::json::JsonChanges;

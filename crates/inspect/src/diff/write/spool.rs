@@ -43,7 +43,9 @@ impl Spool {
             file.rewind()?;
             let copied = io::copy(&mut file.take(self.spilled), out)?;
             if copied != self.spilled {
-                return Err(io::Error::other("the unnamed file of statements that come last is shorter than what was written to it"));
+                return Err(io::Error::other(
+                    "the unnamed file of statements that come last is shorter than what was written to it",
+                ));
             }
             file.rewind()?;
             file.set_len(0)?;

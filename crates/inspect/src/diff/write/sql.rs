@@ -13,8 +13,8 @@ use format::show_create::{comment, create_table};
 use format::value::{Value, ValueKind, float};
 
 use super::spool::Spool;
-use crate::diff::change::{Change, Changes, Compared, Lone, Values};
 use crate::diff::DiffColumn;
+use crate::diff::change::{Change, Changes, Compared, Lone, Values};
 use crate::rows::export::sql::{Literal, write_hex};
 
 /// A statement of many rows is ended once it is longer than this: well below the servers' `max_allowed_packet`.
@@ -136,7 +136,8 @@ fn is_in_unique(table: &TableDef, name: &str) -> bool {
 impl Statements {
     fn values(&mut self, values: Values<'_>, out: &mut Vec<u8>) -> Result<(), String> {
         if self.open == 0 {
-            let names: Vec<&str> = self.columns.iter().filter(|column| column.is_written).map(|it| it.name.as_str()).collect();
+            let names: Vec<&str> =
+                self.columns.iter().filter(|column| column.is_written).map(|it| it.name.as_str()).collect();
             out.extend_from_slice(format!("INSERT INTO {} ({}) VALUES\n", self.name, names.join(",")).as_bytes());
         } else {
             out.extend_from_slice(b",\n");
@@ -158,7 +159,12 @@ impl Statements {
         Ok(())
     }
 
-    fn update(&self, (before, after): (Values<'_>, Values<'_>), differing: &[usize], out: &mut Vec<u8>) -> Result<(), String> {
+    fn update(
+        &self,
+        (before, after): (Values<'_>, Values<'_>),
+        differing: &[usize],
+        out: &mut Vec<u8>,
+    ) -> Result<(), String> {
         out.extend_from_slice(format!("UPDATE {} SET ", self.name).as_bytes());
         let mut is_first = true;
         for (number, column) in self.columns.iter().enumerate() {
@@ -249,7 +255,8 @@ impl<W: Write> SqlChanges<W> {
         if let Some(transaction) = change.open {
             self.line.extend_from_slice(comment(&format!("transaction {transaction} had not committed")).as_bytes());
         }
-        let is_unique = |number: &usize| table.columns.get(*number).is_some_and(|column| column.is_unique || column.diff.is_key);
+        let is_unique =
+            |number: &usize| table.columns.get(*number).is_some_and(|column| column.is_unique || column.diff.is_key);
         let inserted = match (change.before(), change.after()) {
             (Some(before), Some(after)) if !change.differing.iter().any(is_unique) => {
                 let mut line = Vec::new();
@@ -290,7 +297,11 @@ impl<W: Write> Changes for SqlChanges<W> {
         let definition = create_table(table.table);
         let bare = format!("CREATE TABLE {} ", quoted_name(name));
         let definition = definition.replacen(&bare, &format!("CREATE TABLE {full} "), 1);
-        writeln!(self.out, "CREATE DATABASE IF NOT EXISTS {};\n{definition};\nSTART TRANSACTION;", quoted_name(schema))?;
+        writeln!(
+            self.out,
+            "CREATE DATABASE IF NOT EXISTS {};\n{definition};\nSTART TRANSACTION;",
+            quoted_name(schema)
+        )?;
         self.open(table);
         Ok(true)
     }

@@ -59,7 +59,8 @@ impl<W: Write> TextChanges<W> {
 
     fn changed(&mut self, (before, after): (Values<'_>, Values<'_>), differing: &[usize]) -> Result<(), String> {
         self.line.extend_from_slice(b"~ ");
-        let keys: Vec<usize> = (0..self.columns.len()).filter(|at| self.columns.get(*at).is_some_and(|it| it.2)).collect();
+        let keys: Vec<usize> =
+            (0..self.columns.len()).filter(|at| self.columns.get(*at).is_some_and(|it| it.2)).collect();
         for (number, column) in keys.iter().enumerate() {
             if number > 0 {
                 self.line.extend_from_slice(b", ");

@@ -42,7 +42,8 @@ fn write_string(text: &[u8], out: &mut Vec<u8>) {
 
 /// Writes a value as JSON. `text` is a buffer.
 pub(crate) fn write_value(
-    value: &ValueType, stored: &[u8],
+    value: &ValueType,
+    stored: &[u8],
     text: &mut Vec<u8>,
     out: &mut Vec<u8>,
 ) -> Result<(), ValueError> {

@@ -5,8 +5,8 @@ use format::show_create::comment;
 use format::value::{Value, ValueError, ValueKind, ValueType, float};
 
 use super::format::Refused;
-use super::row_text::{RowText, is_generated, state, whole};
 pub(crate) use super::row_text::write_hex;
+use super::row_text::{RowText, is_generated, state, whole};
 use crate::rows::batch::Row;
 use crate::rows::plan::RowPlan;
 
@@ -113,10 +113,9 @@ fn write_literal(
         return Ok(());
     }
     match &value.kind {
-        // `-0` is an integer, which has no sign.
-        ValueKind::Float { .. } | ValueKind::Double { .. } if is_negative_zero(value.decode(stored)?) => {
-            out.extend_from_slice(b"-0e0");
-        }
+        // `-0` is an integer, which has no sign. MariaDB makes a positive zero of any other that is written as a zero.
+        ValueKind::Float { .. } if is_negative_zero(value.decode(stored)?) => out.extend_from_slice(b"-1e-300"),
+        ValueKind::Double { .. } if is_negative_zero(value.decode(stored)?) => out.extend_from_slice(b"-0e0"),
         // The six digits that a server displays would not restore the same FLOAT.
         ValueKind::Float { .. } => {
             if let Value::Float(number) = value.decode(stored)? {
