@@ -53,7 +53,7 @@ fn started(kind: &'static str, before: &str) -> Server {
 }
 
 fn a_bad_hour_is_taken_back(kind: &'static str) {
-    let default = if std::env::var_os("INNOKIT_SOAK").is_some() { 20..32 } else { 20..22 };
+    let default = if std::env::var_os("INNOKIT_SOAK").is_some() { 20..32 } else { 20..21 };
     for seed in seeds("INNOKIT_RANDOM_TABLES", default) {
         let [before, after] = history(kind, seed);
         let server = started(kind, &before);

@@ -40,7 +40,7 @@ fn refused(run: &Run) -> Vec<String> {
 }
 
 fn statements_turn_one_datadir_into_the_other(kind: &'static str) {
-    let default = if std::env::var_os("INNOKIT_SOAK").is_some() { 1..15 } else { 1..3 };
+    let default = if std::env::var_os("INNOKIT_SOAK").is_some() { 1..20 } else { 1..2 };
     let server = Server::empty(kind);
     for seed in seeds("INNOKIT_RANDOM_TABLES", default) {
         server.sql("DROP DATABASE IF EXISTS rnd");
