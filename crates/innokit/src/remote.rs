@@ -27,6 +27,11 @@ pub fn install(command: &mut Command) -> Result<(), Box<dyn Error>> {
 
 /// Strips the signatures from the URLs that the user named, so that no report repeats them.
 fn enter(command: &mut Command) {
+    if let Command::Diff(args) = command {
+        for path in std::iter::once(&mut args.a).chain(&mut args.b) {
+            *path = remote::entered(std::mem::take(path));
+        }
+    }
     let Some(reading) = Reading::of(command) else { return };
     for path in reading.paths {
         *path = remote::entered(std::mem::take(path));
