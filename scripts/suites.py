@@ -398,9 +398,7 @@ class Batch:
         back = Server(self.kind, self.where / "back", self.server.options)
         back.make()
         try:
-            # MySQL refuses foreign keys to other than unique keys since 8.4.
-            loose = b"SET SESSION restrict_fk_on_non_standard_key = OFF;" if self.kind == "mysql" else b""
-            errors = self.load(back, loose + b"SET sql_mode = '', innodb_strict_mode = 0; \n" + self.anywhere(schema))
+            errors = self.load(back, b"SET sql_mode = '', innodb_strict_mode = 0; \n" + self.anywhere(schema))
             for line in errors[:20]:
                 self.differ("table schema", f"the statements are refused: {line}")
             made = {(unescaped(a), unescaped(b)) for a, b in back.ask(f"SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema NOT IN {SYSTEM}")}

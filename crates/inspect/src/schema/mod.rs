@@ -55,6 +55,9 @@ pub struct TableSchema {
     pub source: PathBuf,
     /// The statement.
     pub create_table: String,
+    /// Whether it has foreign keys.
+    #[serde(skip)]
+    pub has_foreign_keys: bool,
     /// What the source lacks.
     pub missing: Vec<String>,
 }
@@ -262,6 +265,7 @@ fn shown(schema: String, table: String, source: PathBuf, def: &TableDef) -> Tabl
         server_version: def.server_version,
         source,
         create_table: create_table(def),
+        has_foreign_keys: def.declared.foreign_keys.as_ref().is_some_and(|keys| !keys.is_empty()),
         missing: missing(def),
     }
 }
