@@ -13,6 +13,7 @@ mod literal;
 
 use crate::kind::Family;
 use crate::printable::printable;
+use crate::schema::charset::BINARY;
 use crate::schema::collations::Collation;
 use crate::schema::declared::{ForeignKey, KeyDef, KeyKind, KeyPart, Rule};
 use crate::schema::quoted::{quoted, quoted_name};
@@ -149,7 +150,9 @@ fn options(table: &TableDef, sql: &mut String) {
     }
     if let Some(collation) = Collation::of(table.collation, table.family) {
         sql.push_str(&format!(" DEFAULT CHARSET={}", collation.charset()));
-        if table.family == Family::MariaDb || !collation.is_default || collation.name == "utf8mb4_0900_ai_ci" {
+        // The binary charset has one collation, which MariaDB leaves out.
+        let is_named = table.family == Family::MariaDb && table.collation != BINARY;
+        if is_named || !collation.is_default || collation.name == "utf8mb4_0900_ai_ci" {
             sql.push_str(&format!(" COLLATE={}", collation.name));
         }
     }

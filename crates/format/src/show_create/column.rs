@@ -106,8 +106,12 @@ fn is_now(text: &str) -> bool {
     text.starts_with("CURRENT_TIMESTAMP")
 }
 
-/// Literals and function calls need no parentheses.
+/// Literals, columns and function calls need no parentheses.
 fn stands_alone(text: &str) -> bool {
+    let inner = text.strip_prefix('`').and_then(|rest| rest.strip_suffix('`'));
+    if inner.is_some_and(|name| !name.replace("``", "").contains('`')) {
+        return true;
+    }
     let literal = text.ends_with('\'') && text.matches('\'').count() == 2 || text.parse::<f64>().is_ok();
     let name = text.find('(').unwrap_or(0);
     let is_name = name > 0 && text.bytes().take(name).all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -182,7 +186,7 @@ fn charset(table: &TableDef, column: &ColumnDef) -> String {
             let newer = collation.name == "utf8mb4_0900_ai_ci" && differs;
             !collation.is_default || explicit || newer
         }
-        Family::MariaDb => differs,
+        Family::MariaDb => differs && column.collation != BINARY,
     };
     if named {
         sql.push_str(&format!(" COLLATE {}", collation.name));

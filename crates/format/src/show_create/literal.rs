@@ -29,6 +29,9 @@ pub(super) fn default_literal(family: Family, version: u32, column: &ColumnDef) 
     let plain = ColumnDef { compressed: false, ..column.clone() };
     ValueType::of(&plain).write_text(&stored, &mut text).ok()?;
     let text = String::from_utf8(text).ok()?;
+    if column.collation == BINARY && matches!(column.sql_type, SqlType::Enum(_) | SqlType::Set(_)) {
+        return Some(binary_literal(family, version, text.as_bytes()));
+    }
     let bare = family == Family::MariaDb && is_number(column.sql_type);
     Some(if bare { text } else { quoted(&text) })
 }
@@ -48,7 +51,7 @@ fn binary_literal(family: Family, version: u32, bytes: &[u8]) -> String {
     };
     match (family, std::str::from_utf8(bytes)) {
         (Family::MySql, Ok(text)) => quoted(text),
-        (Family::MariaDb, Ok(text)) if version < HEX_BINARY => quoted(text),
+        (Family::MariaDb, Ok(text)) if version < HEX_BINARY || text.is_empty() => quoted(text),
         (Family::MySql, Err(_)) => format!("0x{}", hex(true)),
         (Family::MariaDb, _) => format!("x'{}'", hex(false)),
     }
