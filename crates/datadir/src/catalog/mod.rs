@@ -38,7 +38,7 @@ use self::compare::Compare;
 pub use self::compare::index_of;
 use self::datadir::Says;
 pub use self::datadir::{Catalog, CatalogFinding, Held};
-use self::ddl_log::FilesInDdl;
+use self::ddl_log::{FilesInDdl, UnfinishedDdl};
 pub use self::entry::DroppedTree;
 use self::entry::{Dictionary, Entry, Holds};
 use self::frm::{Half, halves};
@@ -105,6 +105,8 @@ impl Catalog {
             let unfinished = dictionary.entries.iter().filter(|entry| entry.is_being_indexed || entry.is_intermediate);
             files.extend(unfinished.flat_map(|entry| entry.files.iter().cloned()));
             files.extend(self.names.iter().filter(|path| is_intermediate(path)).cloned());
+            let parts = UnfinishedDdl::of(&self.root).partitions;
+            files.extend(parts.into_iter().map(|part| self.root.join(part)).filter(|path| self.names.contains(path)));
         }
         files
     }

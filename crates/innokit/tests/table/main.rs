@@ -20,6 +20,7 @@ mod rows_lab;
 mod arrow;
 mod counters;
 mod diff;
+mod given_up;
 mod hostile_names;
 mod large_values;
 mod misplaced;

@@ -4,12 +4,14 @@
 //! The file consists of blocks. Block 0 holds the magic (4 bytes), the block size (2 bytes) and the offset of the names within a block (2
 //! bytes). Each later block is an entry: its kind at byte 0 (1: an unfinished statement, 2: a step of one, anything else: done), the number
 //! of the next entry at byte 4 (4 bytes, 0 for none), and at the offset of the names eight strings, each with its length (2 bytes), its
-//! bytes and a zero: engine, database, table, the same three before the change, a temporary name, one more. All little-endian.
+//! bytes and a zero: engine, database, table, the same three before the change, a temporary name, one more. All little-endian. Steps of
+//! statements about partitions have no database, and a path without suffix for a table: `./shop/parts#P#p2`.
 //! Seen in the files of MariaDB 10.11; 10.5 writes another file (`ddl_log.log`) and does not recover CREATE TABLE.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use crate::name::table_of_path;
 use crate::reading::read_small;
 
 const NAME: &str = "ddl_recovery.log";
@@ -21,24 +23,29 @@ const BYTES_MAX: u64 = 64 << 20;
 /// Positions of the two (database, table) pairs among an entry's strings.
 const PAIRS: [usize; 2] = [1, 4];
 
-/// Tables named by unfinished statements, as `database.table` in SQL spelling.
+/// What unfinished statements name.
 #[derive(Debug, Default)]
-pub(in super::super) struct UnfinishedDdl(BTreeSet<String>);
+pub(in super::super) struct UnfinishedDdl {
+    /// As `database.table` in SQL spelling.
+    tables: BTreeSet<String>,
+    /// Tablespaces of partitions, below the datadir. The server removes or renames them.
+    pub partitions: BTreeSet<PathBuf>,
+}
 
 impl UnfinishedDdl {
     /// Reads the log in the datadir `root`. A missing or malformed log explains nothing.
     pub fn of(root: &Path) -> Self {
         let bytes = read_small(&root.join(NAME), BYTES_MAX).unwrap_or_default();
-        Self(tables(&bytes).unwrap_or_default())
+        read(&bytes).unwrap_or_default()
     }
 
     /// Whether an interrupted statement names the table, given as `database.table` in SQL spelling.
     pub fn names(&self, table: &str) -> bool {
-        self.0.contains(table)
+        self.tables.contains(table)
     }
 }
 
-fn tables(bytes: &[u8]) -> Option<BTreeSet<String>> {
+fn read(bytes: &[u8]) -> Option<UnfinishedDdl> {
     if bytes.get(..4)? != MAGIC {
         return None;
     }
@@ -47,29 +54,45 @@ fn tables(bytes: &[u8]) -> Option<BTreeSet<String>> {
         return None;
     }
     let blocks: Vec<&[u8]> = bytes.chunks_exact(size).collect();
-    let mut found = BTreeSet::new();
+    let mut found = UnfinishedDdl::default();
     for block in blocks.iter().filter(|block| block.first() == Some(&STATEMENT)) {
         let mut next = number(block.get(4..8)?);
         // A chain longer than the file is a cycle.
         for _ in &blocks {
             let Some(step) = blocks.get(next).filter(|step| next > 0 && step.first() == Some(&STEP)) else { break };
-            found.extend(names(step.get(names_at..)?));
+            found.note(step.get(names_at..)?);
             next = number(step.get(4..8)?);
         }
     }
     Some(found)
 }
 
-/// The tables named by one step.
-fn names(mut rest: &[u8]) -> impl Iterator<Item = String> {
-    let mut strings = Vec::new();
-    while let Some((length, after)) = rest.split_at_checked(2) {
-        let Some((string, after)) = after.split_at_checked(number(length)) else { break };
-        strings.push(String::from_utf8_lossy(string).into_owned());
-        rest = after.get(1..).unwrap_or_default();
+impl UnfinishedDdl {
+    /// Adds what one step names.
+    fn note(&mut self, mut rest: &[u8]) {
+        let mut strings = Vec::new();
+        while let Some((length, after)) = rest.split_at_checked(2) {
+            let Some((string, after)) = after.split_at_checked(number(length)) else { break };
+            strings.push(String::from_utf8_lossy(string).into_owned());
+            rest = after.get(1..).unwrap_or_default();
+        }
+        for pair in PAIRS.into_iter().filter_map(|at| Some((strings.get(at)?, strings.get(at + 1)?))) {
+            match pair {
+                (database, path) if database.is_empty() && path.contains('/') => self.note_partition(path),
+                (database, table) => drop(self.tables.insert(format!("{database}.{table}"))),
+            }
+        }
     }
-    let pair = |at: usize| Some(format!("{}.{}", strings.get(at)?, strings.get(at + 1)?));
-    PAIRS.map(pair).into_iter().flatten()
+
+    fn note_partition(&mut self, path: &str) {
+        let path = PathBuf::from(format!("{}.ibd", path.trim_start_matches("./")));
+        let Some(name) = table_of_path(&path) else { return };
+        let table = name.split_once(" partition ").map(|(table, _)| table.to_owned());
+        if table.is_some() {
+            self.partitions.insert(path);
+        }
+        self.tables.insert(table.unwrap_or(name));
+    }
 }
 
 fn number(little_endian: &[u8]) -> usize {
@@ -113,7 +136,7 @@ mod tests {
             step(STEP, 0, "ü", ""),
             step(STEP, 0, "left", ""),
         ]);
-        let unfinished = UnfinishedDdl(tables(&bytes).unwrap());
+        let unfinished = read(&bytes).unwrap();
         assert!(
             unfinished.names("shop.a") && unfinished.names("old.b") && unfinished.names("shop.ü"),
             "{unfinished:?}"
@@ -121,18 +144,33 @@ mod tests {
         assert!(!unfinished.names("shop.left") && !unfinished.names("shop.b"), "{unfinished:?}");
 
         let ended = log(&[block(3, 2, [""; 8]), step(STEP, 0, "a", "b")]);
-        assert!(tables(&ended).unwrap().is_empty());
+        assert!(read(&ended).unwrap().tables.is_empty());
+    }
+
+    #[test]
+    fn steps_about_partitions_name_their_table_by_path() {
+        let step = |next, path, from| block(STEP, next, ["InnoDB", "", path, "", "", from, "", ""]);
+        let bytes = log(&[
+            block(STATEMENT, 2, [""; 8]),
+            step(3, "./my@002ddb/parts#P#p2", ""),
+            step(4, "./shop/b#P#p0", "./shop/b#P#p0#TMP#"),
+            step(0, "./shop/#sql-shadow-4-b", "x"),
+        ]);
+        let unfinished = read(&bytes).unwrap();
+        assert!(unfinished.names("my-db.parts") && unfinished.names("shop.b"), "{unfinished:?}");
+        let files = ["my@002ddb/parts#P#p2.ibd", "shop/b#P#p0#TMP#.ibd", "shop/b#P#p0.ibd"].map(PathBuf::from);
+        assert_eq!(unfinished.partitions, BTreeSet::from(files));
     }
 
     #[test]
     fn hostile_logs_end() {
         let round = log(&[block(STATEMENT, 2, [""; 8]), step(STEP, 3, "a", ""), step(STEP, 2, "b", "")]);
-        assert!(UnfinishedDdl(tables(&round).unwrap()).names("shop.b"));
+        assert!(read(&round).unwrap().names("shop.b"));
         let mut lying = log(&[block(STATEMENT, 2, [""; 8]), step(STEP, 0, "a", "")]);
         lying[2 * SIZE + 56] = 0xff;
         lying[2 * SIZE + 57] = 0xff;
-        assert!(tables(&lying).unwrap().is_empty());
-        assert!(tables(b"\xfe\xfe\x0b\x02\0\0\0\0").is_none());
-        assert!(tables(b"").is_none());
+        assert!(read(&lying).unwrap().tables.is_empty());
+        assert!(read(b"\xfe\xfe\x0b\x02\0\0\0\0").is_none());
+        assert!(read(b"").is_none());
     }
 }
