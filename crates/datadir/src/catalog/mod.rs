@@ -45,6 +45,7 @@ use self::frm::{Half, halves};
 use self::log::FileEvents;
 pub use self::log::{changed_pages, has_counters};
 pub use self::mending::{Mending, Mends};
+pub use self::mysql::fulltext::FulltextIndex;
 pub use self::ring::changes_page;
 use super::keys::{NO_KEY, SpaceKey};
 use super::name::NameHint;
@@ -285,6 +286,14 @@ pub fn tablespaces_of(root: &Path, keys: &KeyStore) -> Result<BTreeMap<u32, (Str
         Says::Unread(_, why) => Err(why),
         Says::Folder | Says::Lost(..) => Err("it is missing".to_owned()),
     }
+}
+
+/// The full-text indexes of MySQL's tables in the datadir `root`.
+///
+/// # Errors
+/// Why the dictionary cannot be read, as a clause.
+pub fn fulltext_of(root: &Path, keys: &KeyStore) -> Result<Vec<FulltextIndex>, String> {
+    mysql::fulltext::read(&open_dictionary(&[root.join("mysql.ibd")], keys, None)?)
 }
 
 /// Whether a transaction is open in the datadir `root` that has written steps into MySQL's DDL log: statements that drop do that. The server

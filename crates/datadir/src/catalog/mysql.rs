@@ -11,6 +11,8 @@
 //!
 //! Facts: `sql/dd/impl/tables/` and `dict0dd.cc` of MySQL 8.0; compared with the datadirs of MySQL 9.7.
 
+pub mod fulltext;
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -89,17 +91,7 @@ struct Piece {
 /// # Errors
 /// Why it cannot be read to its end, as a clause.
 pub(super) fn read(space: &Tablespace, root: &Path) -> Result<Dictionary, String> {
-    let mut opener = Opener::new();
-    let wanted = |json: &[u8]| NAMES.iter().any(|name| has_name(json, name));
-    let page0 = space.sound(0, &mut opener)?;
-    let described = sdi::read(space, &page0, &mut opener).ok_or("it does not describe itself")?;
-    if let Some(why) = described.broken {
-        return Err(format!("its description of itself cannot be read completely: {why}"));
-    }
-    let own = described.objects.iter().filter(|(kind, json)| *kind == SdiKind::Table && wanted(json));
-    let tables = own.filter_map(|(_, json)| from_sdi(json).ok());
-    let definitions = tables.map(|table| (table.name.clone(), table)).collect();
-    let mut reader = Reader { space, definitions, opener, newest_transaction: 0, counters: Counters::default() };
+    let mut reader = Reader::open(space, &NAMES)?;
     let mut entries = reader.tablespaces(root)?;
     let pieces = reader.tables()?;
     let parts = reader.partitions(&pieces)?;
@@ -164,7 +156,22 @@ fn has_name(json: &[u8], name: &str) -> bool {
     head.windows(key.len()).any(|window| window == key.as_bytes())
 }
 
-impl Reader<'_> {
+impl<'s> Reader<'s> {
+    /// Reads the definitions of these tables of the dictionary.
+    fn open(space: &'s Tablespace, names: &[&str]) -> Result<Self, String> {
+        let mut opener = Opener::new();
+        let wanted = |json: &[u8]| names.iter().any(|name| has_name(json, name));
+        let page0 = space.sound(0, &mut opener)?;
+        let described = sdi::read(space, &page0, &mut opener).ok_or("it does not describe itself")?;
+        if let Some(why) = described.broken {
+            return Err(format!("its description of itself cannot be read completely: {why}"));
+        }
+        let own = described.objects.iter().filter(|(kind, json)| *kind == SdiKind::Table && wanted(json));
+        let tables = own.filter_map(|(_, json)| from_sdi(json).ok());
+        let definitions = tables.map(|table| (table.name.clone(), table)).collect();
+        Ok(Self { space, definitions, opener, newest_transaction: 0, counters: Counters::default() })
+    }
+
     fn each(&mut self, name: &str, take: impl FnMut(&DictionaryRow<'_>) -> Result<(), String>) -> Result<(), String> {
         self.rows(name, Which::Present, take)
     }

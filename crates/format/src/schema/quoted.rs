@@ -20,7 +20,8 @@ pub(crate) fn end(text: &str, quote: char) -> usize {
 }
 
 /// Text in quotes, as the servers escape it.
-pub(crate) fn quoted(text: &str) -> String {
+#[must_use]
+pub fn quoted(text: &str) -> String {
     let mut out = String::from("'");
     for character in text.chars() {
         match character {

@@ -14,8 +14,10 @@ use crate::common::{Run, repository};
 
 const PAGE: usize = 16 << 10;
 /// The tables, each of a kind that a repair treats in its own way.
-const TABLES: [&str; 12] =
-    ["plain", "parent", "child", "ft", "part", "hooked", "gen", "na-me", "lob", "geo", "enc", "deep"];
+const TABLES: [&str; 13] =
+    ["plain", "parent", "child", "ft", "part", "hooked", "gen", "na-me", "lob", "geo", LONE, "enc", "deep"];
+/// In a database without full-text indexes, of the same name.
+const LONE: &str = "lone";
 /// Two more of MySQL, in one tablespace.
 const SHARING: [&str; 2] = ["one", "two"];
 const COLUMNS: &str = "id INT PRIMARY KEY, a INT, b VARCHAR(200), KEY ib (b)";
@@ -88,6 +90,7 @@ fn create(server: &Server) {
          INSERT INTO ft SELECT id, a, b FROM plain; INSERT INTO part SELECT id, a, b FROM plain; \
          INSERT INTO hooked SELECT id, a, b FROM plain; INSERT INTO gen (id, a, b) SELECT id, a, b FROM plain; \
          INSERT INTO `na-me` SELECT id, a, b FROM plain; \
+         CREATE DATABASE {LONE}; CREATE TABLE {LONE}.{LONE} ({COLUMNS}); INSERT INTO {LONE}.{LONE} SELECT id, a, b FROM plain; \
          CREATE TABLE lob ({COLUMNS}, c LONGTEXT); INSERT INTO lob SELECT id, a, b, REPEAT(id, 30000) FROM plain WHERE id <= 40; \
          CREATE TABLE geo ({COLUMNS}, g POINT NOT NULL {srid}, SPATIAL KEY ig (g)); \
          INSERT INTO geo SELECT id, a, b, POINT(id, a) FROM plain; \
@@ -110,6 +113,7 @@ fn answers(server: &Server) -> String {
             "gen" => "PRIMARY ib iv",
             _ => "PRIMARY ib",
         };
+        let table = if table == LONE { format!("{LONE}`.`{LONE}") } else { table.to_owned() };
         write!(asked, "SHOW CREATE TABLE `{table}`; CHECK TABLE `{table}` EXTENDED;").expect("a string");
         for index in indexes.split(' ') {
             let rows = "COUNT(*), SUM(id), SUM(a), MIN(b), MAX(b), SUM(CRC32(b))";
@@ -190,7 +194,11 @@ fn page_of(path: &Path, kind: &str) -> Option<usize> {
 
 /// Spoils a page of the table. Returns what it did.
 fn damage(data: &Path, table: &str, kind: &str) -> Option<String> {
-    let folder = if SHARING.contains(&table) { data.to_path_buf() } else { data.join("db") };
+    let folder = match table {
+        "one" | "two" => data.to_path_buf(),
+        LONE => data.join(LONE),
+        _ => data.join("db"),
+    };
     let mut files: Vec<PathBuf> =
         fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("one").path()).collect();
     files.sort();
@@ -198,8 +206,6 @@ fn damage(data: &Path, table: &str, kind: &str) -> Option<String> {
     let is_it = |path: &&PathBuf| match (table, kind) {
         ("ft", "words") => name(path).starts_with("fts_") && name(path).ends_with("index_1.ibd"),
         (_, "words") => false,
-        // The server refuses the statement for it, and does well without.
-        ("ft", "SDI") => false,
         // Of the tablespace that tables share, only pages that one can be put back without.
         ("one" | "two", "leaf" | "leaf of an index") => path.ends_with("shared.ibd"),
         ("part", _) => name(path) == "part#p#p1.ibd",

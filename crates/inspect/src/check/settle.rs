@@ -101,6 +101,7 @@ pub(super) fn settle(
     let judged = verdict::judge(&settling.cases(wish.list_tables), wish.keys, wish.page_size, wish.list_tables);
     let report = settling.report();
     hurt.extend(judged.hurt);
+    verdict::name_fulltext(&mut hurt, wish.keys);
     verdict::repaired_first(&mut hurt);
     Report { hurt, tables: wish.list_tables.then_some(judged.tables), ..report }
 }

@@ -17,6 +17,7 @@ use format::schema::quoted::quoted_name;
 use crate::definitions::{Named, known};
 use crate::report::hurt::{Action, Hurt, shell_word as shell};
 use datadir::backup_notes::BackupNotes;
+use datadir::catalog::FulltextIndex;
 use datadir::file_kind::FileKind;
 use datadir::files;
 use datadir::name::table_of_path;
@@ -65,9 +66,7 @@ pub(super) fn advised(row: Hurt, named: Option<&Named>, space: Option<&Tablespac
     if row.index_kind == Some("sdi") && row.severity == Severity::Damage {
         let table = table_of_path(Path::new(&row.path));
         let Some(name) = SqlName::of(&Hurt { table: table.clone(), ..row.clone() }, None) else { return row };
-        // MySQL copies a table with a full-text index, and reads the old file's SDI to rename it, which ends it: of such a table, whose server
-        // does not need the SDI, this is refused.
-        let commands = vec![format!("ALTER TABLE {} FORCE, ALGORITHM=INPLACE;", name.quoted())];
+        let commands = vec![in_place(&name.quoted())];
         return Hurt { table, action: Action::RebuildIndex, commands, ..row };
     }
     let Some(name) = SqlName::of(&row, whole) else { return row };
@@ -93,6 +92,25 @@ pub(super) fn advised(row: Hurt, named: Option<&Named>, space: Option<&Tablespac
 fn is_shared(path: &Path, space: Option<&Tablespace>) -> bool {
     space.is_some_and(|space| space.format.space().0 == 0 || known::is_shared(space))
         || path.parent().is_some_and(|folder| files::exists(folder.join("ibdata1")))
+}
+
+fn in_place(table: &str) -> String {
+    format!("ALTER TABLE {table} FORCE, ALGORITHM=INPLACE;")
+}
+
+/// Statements that write a table with full-text indexes anew. With them no ALTER TABLE does so in place (error 1846), and one that copies reads the
+/// damaged SDI to rename the old file, which ends the server. Without them it is done, and they hold nothing but words: each is then added again.
+pub(super) fn without_fulltext(row: &mut Hurt, indexes: &[FulltextIndex]) {
+    let Some(name) = SqlName::of(row, None) else { return };
+    let is_its = |index: &&FulltextIndex| index.table == (name.schema.clone(), name.table.clone());
+    let own: Vec<&FulltextIndex> = indexes.iter().filter(is_its).collect();
+    if own.is_empty() || row.commands != [in_place(&name.quoted())] {
+        return;
+    }
+    let table = name.quoted();
+    let dropped: String = own.iter().map(|index| format!("DROP INDEX {}, ", quoted_name(&index.name))).collect();
+    row.commands = vec![format!("ALTER TABLE {table} {dropped}FORCE, ALGORITHM=INPLACE;")];
+    row.commands.extend(own.iter().map(|index| format!("ALTER TABLE {table} ADD {};", index.definition)));
 }
 
 /// Of which table this is a table of a full-text index: `fts_000000000000042d_...`.

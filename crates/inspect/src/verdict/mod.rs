@@ -13,11 +13,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use format::Family;
+use format::keyring::KeyStore;
 use format::schema::IndexKind;
 
 use crate::definitions::Named;
 use crate::report::hurt::{Action, Hurt, TableOutcome, TableVerdict};
 use crate::tree::{Root, SpaceMap};
+use datadir::catalog::{FulltextIndex, fulltext_of};
 use datadir::file_kind::FileKind;
 use datadir::name::table_of_path;
 use datadir::severity::Severity;
@@ -161,6 +163,18 @@ pub(crate) fn of_file(path: &str, kind: FileKind, table: Option<String>, severit
         rows_estimated: false,
         action,
         commands: Vec::new(),
+    }
+}
+
+/// Asks MySQL's dictionary for the full-text indexes of tables whose SDI is damaged, which their repair must name. Where it cannot be read, the
+/// advice is about the dictionary.
+pub(crate) fn name_fulltext(rows: &mut [Hurt], keys: &KeyStore) {
+    let mut known: BTreeMap<PathBuf, Vec<FulltextIndex>> = BTreeMap::new();
+    for row in rows.iter_mut().filter(|row| row.index_kind == Some("sdi") && row.severity == Severity::Damage) {
+        let Some(datadir) = advice::datadir_of(Path::new(&row.path)) else { continue };
+        let read = |datadir: &PathBuf| fulltext_of(datadir, keys).unwrap_or_default();
+        let indexes = known.entry(datadir).or_insert_with_key(read);
+        advice::without_fulltext(row, indexes);
     }
 }
 
