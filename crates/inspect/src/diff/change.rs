@@ -104,9 +104,9 @@ pub trait Changes {
     /// It cannot be written.
     fn end(&mut self) -> io::Result<()>;
 
-    /// The end of all.
+    /// The end of all. `is_whole`: whether all differences of each table that was begun have been passed on.
     ///
     /// # Errors
     /// It cannot be written.
-    fn finish(&mut self) -> io::Result<()>;
+    fn finish(&mut self, is_whole: bool) -> io::Result<()>;
 }

@@ -16,8 +16,10 @@ pub(super) struct FoundRows<'f> {
     pub spaces: (usize, usize),
     pub diff: TableDiff,
     pub changes: &'f mut dyn Changes,
-    /// Whether [`Changes::begin`] was called, or stands for a call.
+    /// Whether [`Changes::begin`] was called, or [`Changes::lone`] stands for it.
     pub has_begun: bool,
+    /// Whether rows are passed on: it was not refused.
+    is_taken: bool,
     pub differing: Vec<usize>,
 }
 
@@ -28,7 +30,13 @@ impl<'f> FoundRows<'f> {
         diff: TableDiff,
         changes: &'f mut dyn Changes,
     ) -> Self {
-        Self { compared, sides, spaces: (0, 0), diff, changes, has_begun: false, differing: Vec::new() }
+        Self { compared, sides, spaces: (0, 0), diff, changes, has_begun: false, is_taken: true, differing: Vec::new() }
+    }
+
+    /// Rows that follow without [`Changes::begin`].
+    #[must_use]
+    pub fn begun(self) -> Self {
+        Self { has_begun: true, ..self }
     }
 
     /// Takes a row, or two of one key.
@@ -48,14 +56,15 @@ impl<'f> FoundRows<'f> {
         if !std::mem::replace(&mut self.has_begun, true)
             && let Err(why) = self.changes.begin(self.compared)?
         {
-            self.diff.refused = Some(why);
+            (self.diff.refused, self.is_taken) = (Some(why), false);
         }
         let open = |side: &SideTables, space, row: Option<&RowAt>| {
             row.map(|row| plan.transaction(row)).filter(|number| side.is_open(space, *number))
         };
         let open = open(self.sides.1, self.spaces.1, after).or_else(|| open(self.sides.0, self.spaces.0, before));
         let differing = if before.is_some() && after.is_some() { self.differing.as_slice() } else { &[] };
-        if self.diff.refused.is_none()
+        if self.is_taken
+            && self.diff.refused.is_none()
             && let Err(why) = self.changes.row(&Change { plan, before, after, differing, open })?
         {
             self.diff.refused = Some(why);
@@ -74,8 +83,7 @@ impl<'f> FoundRows<'f> {
         if self.has_begun {
             self.changes.end()?;
         }
-        // Files are damaged, and their rows missing from one side: what was counted may be no difference.
-        self.diff.damage.dedup();
+        self.diff.is_cut = self.has_begun && self.is_taken && !self.diff.is_decided();
         Ok(self.diff)
     }
 }

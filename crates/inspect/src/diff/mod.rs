@@ -89,7 +89,8 @@ pub fn diff(
             }
         }
         let failed = |source| Error::Io { path: PathBuf::from("the differences"), action: "writing", source };
-        changes.finish().map_err(failed)?;
+        let is_whole = report.tables.iter().all(|table| !table.is_cut);
+        changes.finish(is_whole).map_err(failed)?;
     }
     report.unread = a.unread(&of_a, "A").into_iter().chain(b.unread(&of_b, "B")).collect();
     report.seconds = start.elapsed().as_secs_f64();

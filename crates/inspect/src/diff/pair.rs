@@ -54,6 +54,11 @@ impl<'p> Pairing<'p> {
     fn lone(&self, table: &TableSource, side: Lone, changes: &mut dyn Changes) -> Result<TableDiff, Stopped> {
         let found = if side == Lone::Added { Found::OnlyInB } else { Found::OnlyInA };
         let mut diff = TableDiff::new(self.name, found);
+        let (name, other) = if side == Lone::Added { ("A", self.sides.0) } else { ("B", self.sides.1) };
+        if let Some(why) = other.may_have(self.name) {
+            diff.refused = Some(format!("whether {name} has it is not known: {why}"));
+            return Ok(diff);
+        }
         let plan = match DiffPlan::new(table, table) {
             Ok(plan) => plan,
             Err(why) => {
@@ -65,7 +70,7 @@ impl<'p> Pairing<'p> {
         if !changes.lone(compared, side)? {
             return Ok(diff);
         }
-        let mut rows = FoundRows { has_begun: true, ..FoundRows::new(compared, self.sides, diff, changes) };
+        let mut rows = FoundRows::new(compared, self.sides, diff, changes).begun();
         for tree in &table.trees {
             let tree = SideTree { of: SideOf::B, side: self.sides.1, table, tree };
             compare((None, Some(tree)), (self.options, None), &mut rows)?;

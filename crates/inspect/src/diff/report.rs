@@ -47,6 +47,9 @@ pub struct TableDiff {
     /// Why the rows were not compared, or not all, although nothing is damaged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// Whether some of its differences were passed on, and others could not be found.
+    #[serde(skip)]
+    pub is_cut: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over references")]
@@ -68,6 +71,7 @@ impl TableDiff {
             pages_read: 0,
             damage: Vec::new(),
             refused: None,
+            is_cut: false,
         }
     }
 

@@ -54,6 +54,15 @@ impl Side {
 }
 
 impl SideTables {
+    /// Why the table may be there although it was not found, as a clause.
+    pub fn may_have(&self, table: &str) -> Option<String> {
+        if let Some(file) = self.tables.of_others.get(table) {
+            return Some(format!("{} is of another engine", file.display()));
+        }
+        let unread = self.tables.unread.first();
+        unread.map(|unread| format!("{} cannot be read: {}", unread.path.display(), unread.why))
+    }
+
     /// Whether the transaction had not committed.
     pub fn is_open(&self, space: usize, transaction: u64) -> bool {
         let open = self.open.get(space).and_then(|open| open.as_ref().ok());

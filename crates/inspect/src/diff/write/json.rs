@@ -126,7 +126,7 @@ impl<W: Write> Changes for JsonChanges<W> {
         Ok(())
     }
 
-    fn finish(&mut self) -> io::Result<()> {
+    fn finish(&mut self, _is_whole: bool) -> io::Result<()> {
         self.out.flush()
     }
 }

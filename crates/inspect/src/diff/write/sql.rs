@@ -315,8 +315,9 @@ impl<W: Write> Changes for SqlChanges<W> {
         self.head()?;
         self.out.write_all(comment(table.name).as_bytes())?;
         let refused = refuse(&table);
-        if refused.is_ok() {
-            self.open(table);
+        match &refused {
+            Ok(()) => self.open(table),
+            Err(why) => self.out.write_all(comment(&format!("left out: {why}")).as_bytes())?,
         }
         Ok(refused)
     }
@@ -337,9 +338,15 @@ impl<W: Write> Changes for SqlChanges<W> {
         self.last.write_to(&mut self.out)
     }
 
-    fn finish(&mut self) -> io::Result<()> {
-        if self.has_begun {
-            self.out.write_all(b"COMMIT;\n")?;
+    fn finish(&mut self, is_whole: bool) -> io::Result<()> {
+        // Half of what differs turns A into neither.
+        match (self.has_begun, is_whole) {
+            (true, true) => self.out.write_all(b"COMMIT;\n")?,
+            (true, false) => {
+                self.out.write_all(comment("not all differences were found: nothing is changed").as_bytes())?;
+                self.out.write_all(b"ROLLBACK;\n")?;
+            }
+            (false, _) => {}
         }
         self.out.flush()
     }

@@ -125,7 +125,7 @@ impl<W: Write> Changes for TextChanges<W> {
         Ok(())
     }
 
-    fn finish(&mut self) -> io::Result<()> {
+    fn finish(&mut self, _is_whole: bool) -> io::Result<()> {
         self.out.flush()
     }
 }
