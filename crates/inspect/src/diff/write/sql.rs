@@ -294,9 +294,10 @@ impl<W: Write> Changes for SqlChanges<W> {
             writeln!(self.out, "DROP TABLE {full};\nSTART TRANSACTION;")?;
             return Ok(false);
         }
-        let definition = create_table(table.table);
+        // A `.frm` file does not say what its table is called.
+        let named = TableDef { name: name.to_owned(), ..table.table.clone() };
         let bare = format!("CREATE TABLE {} ", quoted_name(name));
-        let definition = definition.replacen(&bare, &format!("CREATE TABLE {full} "), 1);
+        let definition = create_table(&named).replacen(&bare, &format!("CREATE TABLE {full} "), 1);
         writeln!(
             self.out,
             "CREATE DATABASE IF NOT EXISTS {};\n{definition};\nSTART TRANSACTION;",
