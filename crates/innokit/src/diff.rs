@@ -222,7 +222,7 @@ fn print_table(table: &TableDiff, out: &mut impl Write) -> io::Result<()> {
     for damage in &table.damage {
         writeln!(out, "{name}: {}", shown(&damage.to_string()))?;
     }
-    if let Some(why) = &table.refused {
+    for why in table.inexact.iter().chain(&table.refused) {
         writeln!(out, "{name}: {}", shown(why))?;
     }
     Ok(())

@@ -51,8 +51,16 @@ pub fn write_text(document: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> 
         return Ok(());
     };
     // Each entry of a value or key counts 1 plus the bytes of its text: a sound document has more bytes than that.
-    let mut writer = Writer { out, budget: document.len() + 1 };
+    let mut writer = Writer { out, budget: document.len() + 1, has_opaque: false };
     writer.value(*kind, body, DEPTH_MAX)
+}
+
+/// Whether a document's text says all of it. It does not say that a number is a DECIMAL, or that a string is a date, a time or binary.
+#[must_use]
+pub fn is_plain(document: &[u8]) -> bool {
+    let Some((kind, body)) = document.split_first() else { return true };
+    let mut writer = Writer { out: &mut Vec::new(), budget: document.len() + 1, has_opaque: false };
+    writer.value(*kind, body, DEPTH_MAX).is_ok() && !writer.has_opaque
 }
 
 /// Writes a string in quotes, with the server's escapes.
@@ -83,6 +91,7 @@ pub fn write_string(text: &[u8], out: &mut Vec<u8>) {
 struct Writer<'o> {
     out: &'o mut Vec<u8>,
     budget: usize,
+    has_opaque: bool,
 }
 
 impl Writer<'_> {
@@ -108,6 +117,7 @@ impl Writer<'_> {
                 let (code, rest) = body.split_first().ok_or(BROKEN)?;
                 let (data, _) = counted(rest).ok_or(BROKEN)?;
                 self.spend(data.len())?;
+                self.has_opaque = true;
                 self.opaque(*code, data)
             }
             scalar => self.scalar(scalar, body).ok_or(BROKEN),

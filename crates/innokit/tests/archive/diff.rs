@@ -52,6 +52,12 @@ fn started(kind: &'static str, before: &str) -> Server {
     server
 }
 
+/// The table of a line that says so.
+fn inexact(line: &str) -> Option<String> {
+    let (name, _) = line.split_once(": ").filter(|(_, said)| said.contains("JSON values are written as text"))?;
+    Some(format!("{name}\t"))
+}
+
 fn a_bad_hour_is_taken_back(kind: &'static str) {
     let default = if std::env::var_os("INNOKIT_SOAK").is_some() { 20..32 } else { 20..21 };
     for seed in seeds("INNOKIT_RANDOM_TABLES", default) {
@@ -71,10 +77,16 @@ fn a_bad_hour_is_taken_back(kind: &'static str) {
         let forth = diff(&server, moments, &["--format", "sql"]);
         assert!(back.status < 2 && forth.status == back.status, "{what}: {}", back.errors);
         assert_eq!(back.status == 0, earlier.sums == later.sums, "{what}: {}", back.errors);
+        // Tables with values of which SQL does not say all.
+        let inexact: Vec<String> =
+            [&back, &forth].iter().flat_map(|run| run.errors.lines()).filter_map(inexact).collect();
+        let exact = |sums: &[String]| {
+            sums.iter().filter(|line| !inexact.iter().any(|name| line.starts_with(name))).cloned().collect::<Vec<_>>()
+        };
         server.script("sql", &[], &back.text);
-        assert_eq!(moment(&server).sums, earlier.sums, "{what}: back");
+        assert_eq!(exact(&moment(&server).sums), exact(&earlier.sums), "{what}: back");
         server.script("sql", &[], &forth.text);
-        assert_eq!(moment(&server).sums, later.sums, "{what}: forth");
+        assert_eq!(exact(&moment(&server).sums), exact(&later.sums), "{what}: forth");
     }
 }
 
@@ -85,7 +97,11 @@ fn only_what_changed_is_read(kind: &'static str) {
         ("UPDATE shop.a SET c = 'x' WHERE id = 1500", 1),
         ("UPDATE shop.a SET a = a + 1 WHERE id % 500 = 0", 6),
         ("DELETE FROM shop.a WHERE id = 700; INSERT INTO shop.a (id, a) VALUES (4000, 1)", 2),
-        ("ALTER TABLE shop.parts COMMENT 'none'", 0),
+        // So much more redo that it does not fit in the memory below.
+        (
+            "UPDATE shop.b SET c = REPEAT('y', 400); UPDATE shop.b SET c = REPEAT('z', 500); UPDATE shop.b SET c = REPEAT('y', 500)",
+            0,
+        ),
     ] {
         let earlier = moment(&server);
         server.script("sql", &[], statement);
@@ -96,7 +112,19 @@ fn only_what_changed_is_read(kind: &'static str) {
         assert_eq!(run.status, i32::from(leaves > 0), "{kind}: {statement}: {}", run.text);
         let read = report["pages_read"].as_u64().expect("a number");
         assert!(read <= (3 * leaves + 2).max(3), "{kind}: {statement}: {read} pages read");
+        // From records that are spilled to a file.
+        let spilled =
+            diff(&server, (earlier.lsn, later.lsn), &["--summary", "--json", "--table", "shop.a", "--memory", "4M"]);
+        let spilled = spilled.json();
+        assert_eq!(
+            (&spilled["tables"], &spilled["pages_read"]),
+            (&report["tables"], &report["pages_read"]),
+            "{kind}: {statement}"
+        );
     }
+    // From the end of the base copy's own log on.
+    let all = server.run(&["diff", "base", "--redo", "redo", "--summary", "--table", "shop.a"]);
+    assert!(all.text.starts_with("shop.a: 1 added, 1 removed, 6 changed\n"), "{kind}: {}{}", all.text, all.errors);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use flow::Job;
-use format::{Algorithm, Lsn, Scheme, SpaceFormat, seal_page};
+use format::{Algorithm, Lsn, PageId, Scheme, SpaceFormat, seal_page};
 use recovery::{RecoverOptions, View, ViewOptions};
 use tempfile::TempDir;
 
@@ -74,6 +74,50 @@ fn every_reading_command_says_of_a_view_what_it_says_of_the_recovered_copy() {
             let has_all = words != ["table", "checksum"] || name.starts_with("mariadb");
             assert!(viewed.0 == 0 || !has_all, "{name}: {words:?}: {}", viewed.1);
         }
+    }
+}
+
+/// Asserts that each page that a view holds for unchanged since an earlier moment of the base has the same bytes at both, and that some are
+/// changed. `options` are those of the later one; with `round`, its records are spilled in several runs.
+fn assert_unchanged(base: &Path, earlier: Lsn, options: &RecoverOptions) {
+    let view = |recover, since| {
+        View::open(base, ViewOptions { recover, since, ..ViewOptions::default() })
+            .unwrap_or_else(|error| panic!("a view: {error}"))
+    };
+    let before = view(RecoverOptions { until: Some(earlier), ..RecoverOptions::default() }, None);
+    let later = view(options.clone(), before.lsn());
+    let shown = |view: &View, name: &Path| {
+        let _in_job = Job::default().enter();
+        view.look_through().expect("the only view of this job");
+        datadir::files::read(&view.base().join(name)).expect("read")
+    };
+    let (mut unchanged, mut changed) = (0, 0);
+    for name in later.changed().iter().filter(|name| name.extension().is_some_and(|end| end == "ibd")) {
+        let (a, b) = (shown(&before, name), shown(&later, name));
+        let Ok(format) = SpaceFormat::from_page0(&b) else { continue };
+        let size = format.physical().bytes();
+        for (number, page) in (0..).zip(b.chunks(size)) {
+            if later.is_unchanged(PageId::new(format.space().0, number)) {
+                let there = a.get(number as usize * size..).and_then(|rest| rest.get(..page.len()));
+                assert!(there.is_none_or(|there| there == page), "{}: page {number} differs", name.display());
+                unchanged += 1;
+            } else {
+                changed += 1;
+            }
+        }
+    }
+    assert!(unchanged > 0 && changed > 0, "{unchanged} unchanged, {changed} changed");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_page_that_is_unchanged_between_two_moments_is_the_same_at_both() {
+    for name in CRASHED {
+        let base = all_datadirs().join(name);
+        let end = View::open(&base, ViewOptions::default()).expect("a view").lsn().expect("redo to apply");
+        assert_unchanged(&base, Lsn(end.0 - 300_000), &RecoverOptions::default());
+        let spilled = RecoverOptions { memory: 0, round: 1 << 20, ..RecoverOptions::default() };
+        assert_unchanged(&base, Lsn(end.0 - 100_000), &spilled);
     }
 }
 

@@ -98,11 +98,11 @@ pub trait Changes {
     /// It cannot be written.
     fn row(&mut self, change: &Change<'_>) -> io::Result<Result<(), String>>;
 
-    /// The end of a table that was begun.
+    /// The end of a table that was begun. Returns what is not written exactly, as a clause.
     ///
     /// # Errors
     /// It cannot be written.
-    fn end(&mut self) -> io::Result<()>;
+    fn end(&mut self) -> io::Result<Option<String>>;
 
     /// The end of all. `is_whole`: whether all differences of each table that was begun have been passed on.
     ///

@@ -81,7 +81,7 @@ impl<'f> FoundRows<'f> {
 
     pub fn end(mut self) -> io::Result<TableDiff> {
         if self.has_begun {
-            self.changes.end()?;
+            self.diff.inexact = self.changes.end()?;
         }
         self.diff.is_cut = self.has_begun && self.is_taken && !self.diff.is_decided();
         Ok(self.diff)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use format::charset::Charset;
 use format::schema::{ColumnDef, FieldSource, TableDef};
+use format::value::json::is_plain;
 use format::value::{Value, ValueKind, ValueType};
 
 use super::definition::{Key, is_comparable, is_shown, refuse_keys};
@@ -153,7 +154,7 @@ fn is_same_value(value: &ValueType, a: &[u8], b: &[u8]) -> bool {
     }
     match (value.decode(a), value.decode(b)) {
         (Ok(Value::Text(a)), Ok(Value::Text(b))) => a == b,
-        (Ok(Value::Json(_)), Ok(Value::Json(_))) => {
+        (Ok(Value::Json(document_a)), Ok(Value::Json(document_b))) if is_plain(document_a) && is_plain(document_b) => {
             let [mut of_a, mut of_b] = [Vec::new(), Vec::new()];
             value.write_text(a, &mut of_a).is_ok() && value.write_text(b, &mut of_b).is_ok() && of_a == of_b
         }

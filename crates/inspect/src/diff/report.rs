@@ -47,6 +47,9 @@ pub struct TableDiff {
     /// Why the rows were not compared, or not all, although nothing is damaged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// What the output does not say exactly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inexact: Option<String>,
     /// Whether some of its differences were passed on, and others could not be found.
     #[serde(skip)]
     pub is_cut: bool,
@@ -71,6 +74,7 @@ impl TableDiff {
             pages_read: 0,
             damage: Vec::new(),
             refused: None,
+            inexact: None,
             is_cut: false,
         }
     }

@@ -122,8 +122,8 @@ impl<W: Write> Changes for JsonChanges<W> {
         Ok(Ok(()))
     }
 
-    fn end(&mut self) -> io::Result<()> {
-        Ok(())
+    fn end(&mut self) -> io::Result<Option<String>> {
+        Ok(None)
     }
 
     fn finish(&mut self, _is_whole: bool) -> io::Result<()> {

@@ -10,6 +10,7 @@ use std::io::{self, Write};
 use format::schema::quoted::quoted_name;
 use format::schema::{FieldSource, TableDef, Versioned};
 use format::show_create::{comment, create_table};
+use format::value::json::is_plain;
 use format::value::{Value, ValueKind, float};
 
 use super::spool::Spool;
@@ -39,6 +40,8 @@ struct Statements {
     is_by_row_id: bool,
     /// Bytes of the INSERT statement that is not ended yet.
     open: usize,
+    /// JSON values whose text does not say all of them.
+    typed: u64,
 }
 
 struct Column {
@@ -82,6 +85,7 @@ impl<W: Write> SqlChanges<W> {
             columns: table.plan.columns.iter().map(of).collect(),
             is_by_row_id: table.plan.is_by_row_id,
             open: 0,
+            typed: 0,
         });
     }
 }
@@ -147,6 +151,7 @@ impl Statements {
             out.push(before);
             before = b',';
             column.write(values.get(number), out)?;
+            self.typed += u64::from(column.is_typed(values.get(number)));
         }
         out.push(b')');
         Ok(())
@@ -160,7 +165,7 @@ impl Statements {
     }
 
     fn update(
-        &self,
+        &mut self,
         (before, after): (Values<'_>, Values<'_>),
         differing: &[usize],
         out: &mut Vec<u8>,
@@ -179,6 +184,7 @@ impl Statements {
             out.extend_from_slice(column.name.as_bytes());
             out.push(b'=');
             column.write(after.get(number), out)?;
+            self.typed += u64::from(column.is_typed(after.get(number)));
         }
         if is_first {
             out.clear();
@@ -212,6 +218,10 @@ impl Statements {
 }
 
 impl Column {
+    fn is_typed(&self, stored: Option<&[u8]>) -> bool {
+        stored.is_some_and(|stored| matches!(self.diff.value.kind, ValueKind::Json) && !is_plain(stored))
+    }
+
     fn write(&self, stored: Option<&[u8]>, out: &mut Vec<u8>) -> Result<(), String> {
         self.literal.write(stored, out).map_err(|why| format!("column {}: {why}", self.diff.name))
     }
@@ -332,11 +342,17 @@ impl<W: Write> Changes for SqlChanges<W> {
         Ok(Ok(()))
     }
 
-    fn end(&mut self) -> io::Result<()> {
-        if self.table.take().is_some_and(|table| table.open > 0) {
+    fn end(&mut self) -> io::Result<Option<String>> {
+        let Some(table) = self.table.take() else { return Ok(None) };
+        if table.open > 0 {
             self.last.bytes.extend_from_slice(b";\n");
         }
-        self.last.write_to(&mut self.out)
+        self.last.write_to(&mut self.out)?;
+        let note = format!(
+            "{} JSON values are written as text, which does not say that a number is a DECIMAL, or that a string is a date, a time or binary",
+            table.typed
+        );
+        Ok((table.typed > 0).then_some(note))
     }
 
     fn finish(&mut self, is_whole: bool) -> io::Result<()> {
