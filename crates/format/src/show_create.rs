@@ -17,7 +17,7 @@ use crate::schema::charset::BINARY;
 use crate::schema::collations::Collation;
 use crate::schema::declared::{ForeignKey, KeyDef, KeyKind, KeyPart, Rule};
 use crate::schema::quoted::{quoted, quoted_name};
-use crate::schema::{CheckDef, ColumnDef, TableDef, Versioned, Visibility};
+use crate::schema::{CheckDef, ColumnDef, ColumnDefault, TableDef, Versioned, Visibility};
 
 pub use self::column::type_name;
 
@@ -55,6 +55,92 @@ pub fn create_table(table: &TableDef) -> String {
         sql.push_str(partitioning);
     }
     sql
+}
+
+/// The statement that creates a table like this one under another name, which may be `database.table`, already in quotes. In a database, names of
+/// foreign keys and, in MySQL, of CHECK constraints are those of one table: `beside` the table itself the copy has no foreign keys, and the
+/// server names its checks.
+///
+/// # Errors
+/// An expression that is not closed in itself, as a sentence: with it the statement would be another one.
+pub fn create_table_as(table: &TableDef, name: &str, beside: bool) -> Result<String, String> {
+    if let Some(open) = expressions(table).find(|text| !is_closed(text)) {
+        let (schema, table) = (&table.schema, &table.name);
+        return Err(format!(
+            "the definition of {schema}.{table} has the expression {open:?}, which does not end in itself"
+        ));
+    }
+    let mut like = table.clone();
+    if beside {
+        like.declared.foreign_keys = Some(Vec::new());
+        like.checks.iter_mut().for_each(|check| check.name.clear());
+    }
+    let head = format!("CREATE TABLE {}", quoted_name(&table.name));
+    let statement = create_table(&like);
+    Ok(format!("CREATE TABLE {name}{}", statement.strip_prefix(&head).unwrap_or(&statement)))
+}
+
+/// Every text of a definition that stands in its statement as it is.
+fn expressions(table: &TableDef) -> impl Iterator<Item = &str> {
+    let declared = &table.declared;
+    let options = declared.options.iter().chain(&declared.late_options).map(String::as_str);
+    let keys = declared.keys.iter().map(|key| key.options.as_str());
+    let checks = table.checks.iter().map(|check| check.expression.as_str());
+    let of_table =
+        options.chain(keys).chain(checks).chain(declared.period.as_deref()).chain(declared.partitioning.as_deref());
+    table.columns.iter().flat_map(expressions_of_column).chain(of_table)
+}
+
+fn expressions_of_column(column: &ColumnDef) -> impl Iterator<Item = &str> {
+    let default = match &column.default {
+        ColumnDefault::Expression(text) => Some(text.as_str()),
+        _ => None,
+    };
+    let generated = column.generated.as_ref().map(|generated| generated.expression.as_str());
+    [default, generated, column.check.as_deref(), column.declared_type.as_deref()].into_iter().flatten()
+}
+
+/// Whether parentheses and quotes of the text match, none closes what began before it, and nothing in it is a comment, but for what servers
+/// execute, or ends the statement.
+fn is_closed(text: &str) -> bool {
+    let (mut depth, mut rest) = (0_usize, text);
+    while let Some(sign) = rest.chars().next() {
+        let after = rest.get(sign.len_utf8()..).unwrap_or_default();
+        rest = match sign {
+            '\'' | '"' | '`' => match after_quote(after, sign) {
+                Some(after) => after,
+                None => return false,
+            },
+            '(' => {
+                depth += 1;
+                after
+            }
+            ')' if depth == 0 => return false,
+            ')' => {
+                depth -= 1;
+                after
+            }
+            '#' | ';' => return false,
+            '-' if after.starts_with('-') => return false,
+            '/' if after.starts_with('*') && !after.starts_with("*!") && !after.starts_with("*M!") => return false,
+            _ => after,
+        };
+    }
+    depth == 0
+}
+
+/// What follows the quote that ends a text.
+fn after_quote(text: &str, quote: char) -> Option<&str> {
+    let mut signs = text.char_indices().peekable();
+    while let Some((at, sign)) = signs.next() {
+        match sign {
+            '\\' if quote != '`' => drop(signs.next()),
+            _ if sign != quote => {}
+            _ if signs.next_if(|(_, next)| *next == quote).is_some() => {}
+            _ => return text.get(at + quote.len_utf8()..),
+        }
+    }
+    None
 }
 
 fn is_shown(table: &TableDef, column: &ColumnDef) -> bool {
@@ -132,7 +218,8 @@ fn foreign_key_line(table: &TableDef, key: &ForeignKey) -> String {
 fn check_line(table: &TableDef, check: &CheckDef) -> String {
     // MySQL's expressions come with parentheses of their own.
     let off = if check.enforced || table.family == Family::MariaDb { "" } else { " /*!80016 NOT ENFORCED */" };
-    format!("CONSTRAINT {} CHECK ({}){off}", quoted_name(&check.name), check.expression)
+    let name = if check.name.is_empty() { String::new() } else { format!("CONSTRAINT {} ", quoted_name(&check.name)) };
+    format!("{name}CHECK ({}){off}", check.expression)
 }
 
 /// Appends the options after the closing parenthesis, without the partitions.
@@ -186,4 +273,30 @@ pub fn missing(table: &TableDef) -> Vec<String> {
             .map(|column| format!("the default of column {}: its bytes are not a value of its type", column.name)),
     );
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expression_ends_in_itself_or_is_none() {
+        let closed = [
+            "1 + (2)",
+            "'a)' || \"(\"",
+            "`a``)b`",
+            r"'it\'s'",
+            "concat('', `x`)",
+            "/*!50100 PARTITION BY KEY () */",
+            "",
+        ];
+        for text in closed {
+            assert!(is_closed(text), "{text}");
+        }
+        let open =
+            ["1) AS SELECT (1", "(1", "1)", "'", r"'a\'", "`a``", "1 -- x", "1 # x", "1; DROP TABLE t", "1 /* x"];
+        for text in open {
+            assert!(!is_closed(text), "{text}");
+        }
+    }
 }

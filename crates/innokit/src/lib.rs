@@ -39,6 +39,8 @@ mod server;
 mod table;
 mod table_look;
 mod table_print;
+#[cfg(feature = "sql")]
+mod table_restore;
 mod table_rows;
 mod table_schema;
 mod terminal;

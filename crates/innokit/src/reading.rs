@@ -34,6 +34,11 @@ impl<'c> Reading<'c> {
                 (&mut args.rows.paths, args.rows.reading.keys.files(), &args.rows.view, false)
             }
             Command::Table(TableCommand::Schema(args)) => (&mut args.paths, args.keys.files(), &args.view, false),
+            Command::Table(TableCommand::Restore(args)) => {
+                // A backup's log is part of it.
+                args.view.recovered = true;
+                (&mut args.paths, args.keys.files(), &args.view, false)
+            }
             _ => return None,
         };
         Some(Self { paths, keys, view, is_live })

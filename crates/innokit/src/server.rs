@@ -9,7 +9,7 @@ use datadir::server::{BackupServer, LogServer};
 #[cfg(feature = "sql")]
 use sql::Access;
 
-use crate::args::{Command, RedoCommand, ServerArgs};
+use crate::args::{Command, RedoCommand, ServerArgs, TableRestoreArgs};
 
 /// How long a statement waits for locks. `redo archive` waits for none.
 #[cfg(feature = "sql")]
@@ -51,6 +51,17 @@ pub fn access(args: &ServerArgs) -> Result<Access, Box<dyn Error>> {
     let (socket, port, user) = (args.socket.clone(), args.port, args.user.clone());
     let datadir_as = args.datadir_as.clone();
     Ok(Access { socket, port, user, password: None, datadir_as }.completed(args.defaults_file.as_deref())?)
+}
+
+/// Loads a table into a server.
+#[cfg(feature = "sql")]
+pub fn restore_table(args: &TableRestoreArgs) -> Result<u8, Box<dyn Error>> {
+    crate::table_restore::run(args)
+}
+
+#[cfg(not(feature = "sql"))]
+pub fn restore_table(_: &TableRestoreArgs) -> Result<u8, Box<dyn Error>> {
+    Err(NO_SQL.into())
 }
 
 #[cfg(not(feature = "sql"))]

@@ -24,6 +24,7 @@ pub fn run(command: &TableCommand) -> Result<u8, Box<dyn Error>> {
         TableCommand::Checksum(args) => return table_rows::checksum(args),
         TableCommand::Export(args) => return table_rows::run_export(args),
         TableCommand::Schema(args) => return crate::table_schema::run(args),
+        TableCommand::Restore(args) => return crate::server::restore_table(args),
     };
     if args.paths.iter().any(|path| path == Path::new("-")) {
         return Err(

@@ -46,7 +46,7 @@ pub fn run(args: &SchemaArgs) -> Result<u8, Box<dyn Error>> {
 
 /// Whether columns have a unique key that a foreign key leads to is in the definition of another table. MySQL up to 8.3 takes foreign keys
 /// to any key, MySQL since then those only for which this is said. It needs no privilege, and both earlier servers and MariaDB skip it.
-const ANY_PARENT_KEY: &str = "/*!80400 SET SESSION restrict_fk_on_non_standard_key = OFF */;";
+pub const ANY_PARENT_KEY: &str = "/*!80400 SET SESSION restrict_fk_on_non_standard_key = OFF */;";
 
 fn print(report: &SchemaReport, args: &SchemaArgs, started: SystemTime) -> io::Result<()> {
     let mut out = BufWriter::new(terminal::data());
@@ -72,7 +72,7 @@ fn print(report: &SchemaReport, args: &SchemaArgs, started: SystemTime) -> io::R
         for missing in &table.missing {
             write!(out, "{}", comment(&format!("not in the files: {missing}")))?;
         }
-        if table.server == "mysql" && table.has_foreign_keys {
+        if table.server == "mysql" && table.foreign_keys() > 0 {
             writeln!(out, "{ANY_PARENT_KEY}")?;
         }
         writeln!(out, "{};\n", table.create_table)?;

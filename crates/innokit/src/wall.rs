@@ -240,7 +240,9 @@ fn places(outside: &[OutsidePlace]) -> impl Iterator<Item = Room> {
 
 fn of_table(command: &TableCommand) -> Vec<Room> {
     match command {
-        TableCommand::Check(_) | TableCommand::Count(_) | TableCommand::Schema(_) => Vec::new(),
+        TableCommand::Check(_) | TableCommand::Count(_) | TableCommand::Schema(_) | TableCommand::Restore(_) => {
+            Vec::new()
+        }
         TableCommand::Checksum(args) => Room::file(args.rows.metrics.as_ref()),
         TableCommand::Export(args) => {
             let output = args.output.as_ref().filter(|output| output.as_path() != Path::new("-"));

@@ -3,6 +3,7 @@
 //! ```text
 //! option files, environment -> Access -> connect: a socket or 127.0.0.1 -> datadir::server::LogServer, datadir::server::BackupServer
 //!                                          by the server's version: mariadb.rs or my_sql.rs
+//!                                     -> TargetServer: one that takes a table back
 //! ```
 //!
 //! Few statements are sent, and most answers are one value or one row. Errors are those of the job that asks: [`datadir::server::ServerError`].
@@ -18,7 +19,9 @@ mod mariadb;
 mod my_sql;
 mod option_file;
 mod process;
+mod target;
 
 pub use access::{Access, AccessError, PASSWORD_VARIABLE};
 pub use connect::connect;
 pub use process::look_behind;
+pub use target::TargetServer;

@@ -11,6 +11,7 @@ mod redo;
 mod restore;
 mod server;
 mod table;
+mod table_restore;
 mod unpack;
 
 use std::ffi::OsString;
@@ -34,6 +35,7 @@ use self::restore::RESTORE_EXAMPLES;
 pub use self::restore::RestoreArgs;
 pub use self::server::ServerArgs;
 pub use self::table::{Ahead, SchemaArgs, TableArgs, TableCommand};
+pub use self::table_restore::TableRestoreArgs;
 use self::unpack::UNPACK_EXAMPLES;
 pub use self::unpack::UnpackArgs;
 #[cfg(feature = "bench")]

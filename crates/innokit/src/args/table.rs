@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::table_restore::{RESTORE_EXAMPLES, TableRestoreArgs};
 use crate::options::keys::KeyArgs;
 use crate::options::output::OutputArgs;
 use crate::options::reading::ReadingArgs;
@@ -59,6 +60,9 @@ pub enum TableCommand {
     /// Print CREATE TABLE as the server's SHOW CREATE TABLE prints it, from the files alone.
     #[command(after_help = SCHEMA_EXAMPLES)]
     Schema(SchemaArgs),
+    /// Load one table of a backup, as it is or was at a moment, into a running server. Nothing else is restored.
+    #[command(after_help = RESTORE_EXAMPLES)]
+    Restore(Box<TableRestoreArgs>),
 }
 
 /// Options of `table schema`.

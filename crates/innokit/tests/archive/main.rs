@@ -28,6 +28,8 @@ mod imports;
 #[cfg(feature = "sql")]
 mod moments;
 #[cfg(feature = "sql")]
+mod one_table;
+#[cfg(feature = "sql")]
 mod other_engines;
 #[cfg(feature = "sql")]
 mod replica;

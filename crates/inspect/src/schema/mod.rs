@@ -55,9 +55,9 @@ pub struct TableSchema {
     pub source: PathBuf,
     /// The statement.
     pub create_table: String,
-    /// Whether it has foreign keys.
+    /// What it says; `None` for a statement that the caller gave.
     #[serde(skip)]
-    pub has_foreign_keys: bool,
+    pub definition: Option<Box<TableDef>>,
     /// What the source lacks.
     pub missing: Vec<String>,
 }
@@ -78,6 +78,15 @@ pub struct SchemaReport {
     pub tables: Vec<TableSchema>,
     /// Files that could not be read.
     pub unread: Vec<UnreadSchema>,
+}
+
+impl TableSchema {
+    /// Foreign keys that are known.
+    #[must_use]
+    pub fn foreign_keys(&self) -> usize {
+        let keys = self.definition.as_ref().and_then(|definition| definition.declared.foreign_keys.as_ref());
+        keys.map_or(0, Vec::len)
+    }
 }
 
 impl SchemaReport {
@@ -197,6 +206,7 @@ fn otherwise(
             let source = statements?.path().to_path_buf();
             let mut schema = shown(table.schema.clone(), table.name.clone(), source, table);
             schema.create_table = statement;
+            schema.definition = None;
             schema.missing =
                 vec![format!("the definition: the rows of {} fit the statement below", space.path().display())];
             schema.server_version = 0;
@@ -265,7 +275,7 @@ fn shown(schema: String, table: String, source: PathBuf, def: &TableDef) -> Tabl
         server_version: def.server_version,
         source,
         create_table: create_table(def),
-        has_foreign_keys: def.declared.foreign_keys.as_ref().is_some_and(|keys| !keys.is_empty()),
+        definition: Some(Box::new(def.clone())),
         missing: missing(def),
     }
 }
