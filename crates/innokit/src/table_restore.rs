@@ -234,6 +234,14 @@ impl Restore<'_> {
             .into());
         }
         let (checksum, not_compared) = self.compare(partial, rows)?;
+        let warnings = self.ask(|server| Ok(server.warnings()))?;
+        if let (Some(why), 1..) = (&not_compared, warnings) {
+            let warnings = grouped(warnings);
+            return refused(format!(
+                "the server warned of {warnings} values that it did not take as they are, and no checksum tells whether that matters ({why}): \
+                 the table was removed again"
+            ));
+        }
         let schema = &self.source.schema;
         Ok(Report {
             table: format!("{}.{}", schema.schema, schema.table),
@@ -371,13 +379,12 @@ impl Statements {
             let end = statement.iter().position(|byte| *byte == b'\n').map_or(statement.len(), |at| at + 1);
             statement = statement.get(end..).unwrap_or_default();
         }
-        let text = match statement.strip_prefix(self.from.as_slice()) {
-            Some(rest) => [self.to.as_bytes(), rest].concat(),
-            None => statement.to_vec(),
-        };
+        let rest = statement.strip_prefix(self.from.as_slice());
+        let text = rest.map_or_else(|| statement.to_vec(), |rest| [self.to.as_bytes(), rest].concat());
         let text = String::from_utf8(text).map_err(|_| io::Error::other("a value is no text in UTF-8"))?;
         let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
-        server.run(&text).map_err(|error| io::Error::other(shortened(error.to_string())))
+        let done = if rest.is_some() { server.load(&text) } else { server.run(&text) };
+        done.map_err(|error| io::Error::other(shortened(error.to_string())))
     }
 }
 

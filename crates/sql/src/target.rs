@@ -17,6 +17,7 @@ const STATEMENT_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct TargetServer {
     connection: Connection,
     kind: ServerKind,
+    warnings: u64,
 }
 
 impl TargetServer {
@@ -27,7 +28,7 @@ impl TargetServer {
     pub fn open(access: &Access, stop: Arc<AtomicBool>) -> Result<Self, ServerError> {
         let mut connection = Connection::open(access, STATEMENT_WITHIN, stop)?;
         let kind = ServerKind::of(&connection.variable("version")?);
-        Ok(Self { connection, kind })
+        Ok(Self { connection, kind, warnings: 0 })
     }
 
     /// Whose server it is.
@@ -42,6 +43,22 @@ impl TargetServer {
     /// The server refuses it, or is gone.
     pub fn run(&mut self, statement: &str) -> Result<(), ServerError> {
         self.connection.run(statement)
+    }
+
+    /// Runs a statement that loads rows, and counts the server's warnings: values that it did not take as they were.
+    ///
+    /// # Errors
+    /// The server refuses it, or is gone.
+    pub fn load(&mut self, statement: &str) -> Result<(), ServerError> {
+        self.connection.run(statement)?;
+        self.warnings += self.number("SELECT @@warning_count")?.unwrap_or(0);
+        Ok(())
+    }
+
+    /// Warnings so far.
+    #[must_use]
+    pub const fn warnings(&self) -> u64 {
+        self.warnings
     }
 
     /// The number in the first column of the first row; `None` if there is no row, or NULL.
