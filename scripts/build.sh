@@ -5,6 +5,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly features=innokit/parquet,innokit/sql,innokit/cloud
+readonly features=innokit/parquet,innokit/sql,innokit/cloud,innokit/mount
 if [ "${1:-}" = --features ]; then echo "$features"; exit 0; fi
 exec "${CARGO:-cargo}" build --workspace --all-targets --features "$features" "$@"

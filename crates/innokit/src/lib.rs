@@ -22,6 +22,8 @@ mod innochecksum;
 mod manual;
 mod map;
 mod monitor;
+#[cfg(all(feature = "mount", target_os = "linux"))]
+mod mount;
 mod named_file;
 mod notify;
 mod open_files;
@@ -35,6 +37,8 @@ mod recover;
 mod redo;
 mod remote;
 mod restore;
+#[cfg(all(feature = "mount", target_os = "linux"))]
+mod serve;
 mod server;
 mod table;
 mod table_look;
@@ -164,6 +168,10 @@ fn command(command: Command, unnamed: diff::Unnamed) -> Result<u8, Box<dyn Error
         Command::Backup(args) => backup::run(&args),
         Command::Restore(args) => restore::run(&args),
         Command::Unpack(args) => unpack::run(&args),
+        #[cfg(all(feature = "mount", target_os = "linux"))]
+        Command::Mount(args) => mount::run(&args),
+        #[cfg(all(feature = "mount", target_os = "linux"))]
+        Command::Serve(args) => serve::run(&args),
         Command::Table(command) => table::run(&command),
         Command::Diff(args) => diff::run(&args, unnamed),
         Command::Innochecksum(args) => Ok(innochecksum::Call::new(args.arguments).run()),

@@ -39,8 +39,8 @@ pub use recover::Simulated;
 #[cfg(fuzzing)]
 pub use recover::fuzzed_outside;
 pub use recover::{
-    Increment, OutsidePlace, ReachedMoment, RecoverError, RecoverOptions, Recovered, View, ViewOptions, Waiting,
-    recover,
+    EntryKind, Increment, OutsidePlace, ReachedMoment, RecoverError, RecoverOptions, Recovered, View, ViewEntry,
+    ViewFile, ViewOptions, Waiting, recover,
 };
 pub use restore::{FileOwner, RestoreError, RestoreOptions, Restored, restore};
 pub use unpack::{UnpackError, Unpacked, unpack, unpack_at_most};

@@ -6,6 +6,8 @@ mod check;
 mod diff;
 mod info;
 mod manual;
+#[cfg(all(feature = "mount", target_os = "linux"))]
+mod mount;
 mod recover;
 mod redo;
 mod restore;
@@ -28,6 +30,10 @@ pub use self::diff::{DiffArgs, DiffFormat};
 use self::info::INFO_EXAMPLES;
 pub use self::info::InfoArgs;
 pub use self::manual::{CompletionsArgs, ManArgs};
+#[cfg(all(feature = "mount", target_os = "linux"))]
+use self::mount::{MOUNT_EXAMPLES, SERVE_EXAMPLES};
+#[cfg(all(feature = "mount", target_os = "linux"))]
+pub use self::mount::{MountArgs, ServeArgs, SetArgs};
 use self::recover::RECOVER_EXAMPLES;
 pub use self::recover::RecoverArgs;
 pub use self::redo::{RedoArchiveArgs, RedoCommand, RedoInfoArgs, RedoVerifyArgs};
@@ -87,6 +93,14 @@ pub enum Command {
     /// Unpack backup streams and tar archives, verified and durable, all or nothing.
     #[command(after_help = UNPACK_EXAMPLES)]
     Unpack(UnpackArgs),
+    /// Show a datadir or a backup, at a moment, as files for a server, without a restore: what the server writes goes elsewhere.
+    #[cfg(all(feature = "mount", target_os = "linux"))]
+    #[command(after_help = MOUNT_EXAMPLES)]
+    Mount(MountArgs),
+    /// Start a server on a datadir or a backup, at a moment, without a restore: to look into it, and to check it by its own server.
+    #[cfg(all(feature = "mount", target_os = "linux"))]
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(ServeArgs),
     /// Tables without a server: check their indexes, count and export their rows, compute CHECKSUM TABLE, print CREATE TABLE.
     #[command(subcommand)]
     Table(TableCommand),

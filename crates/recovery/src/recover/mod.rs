@@ -131,7 +131,7 @@ pub use self::timed::{Clocked, on_clock};
 pub use self::tuning::Tuning;
 use self::tuning::engine;
 pub(crate) use self::unfinished::{discard, mark as mark_unfinished, occupied, refuse as refuse_unfinished};
-pub use self::view::{View, ViewOptions};
+pub use self::view::{EntryKind, View, ViewEntry, ViewFile, ViewOptions};
 pub use self::waiting::Waiting;
 #[doc(hidden)]
 pub use self::walk::walk as walk_datadir;

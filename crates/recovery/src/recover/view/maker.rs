@@ -11,7 +11,7 @@ use format::fil::FIL_PAGE_LSN;
 use format::{Lsn, PageId, SpaceId, Verdict};
 
 use super::super::error::{RecoverError, Result, failed};
-use super::super::page_work::{Apply, GiveUpWaiting, PageBuffers, Restore, Tally, Task, Touched, Wipe};
+use super::super::page_work::{Apply, Closed, GiveUpWaiting, PageBuffers, Restore, Tally, Task, Touched, Wipe};
 use super::super::plan::RecoverPlan;
 use super::super::space::PlannedSpace;
 use super::Waiting;
@@ -33,6 +33,8 @@ pub(super) struct Maker {
     restored: BTreeSet<PageId>,
     /// Pages of the doublewrite area with copies of later pages.
     wiped: BTreeSet<PageId>,
+    /// The flushed LSN on page 0 of the system tablespace, if the server reads it there: it takes another one than the log's for a crash.
+    flushed: Option<Lsn>,
     waiting: Waiting,
     cache: Mutex<Cache>,
     /// Buffers that no thread uses now.
@@ -48,7 +50,7 @@ impl fmt::Debug for Maker {
 }
 
 impl Maker {
-    pub fn new(plan: RecoverPlan, (redo, since): (PageLog, Lsn), files: BaseFiles) -> Self {
+    pub fn new(plan: RecoverPlan, (redo, since): (PageLog, Lsn), files: BaseFiles, flushed: Option<Lsn>) -> Self {
         let has_file = |space| files.of(space).first().is_some_and(BaseFile::is_there);
         let restored = plan.restorable(has_file).into_iter().collect();
         let wiped = plan.later_copies().into_iter().collect();
@@ -59,6 +61,7 @@ impl Maker {
             files,
             restored,
             wiped,
+            flushed,
             waiting: Waiting::default(),
             cache: Mutex::new(Cache::new(CACHE_MAX)),
             buffers: Mutex::default(),
@@ -148,6 +151,7 @@ impl Maker {
         has_redo
             || self.restored.contains(&id)
             || self.wiped.contains(&id)
+            || self.closes(id).is_some()
             || self.waiting.get().is_some_and(|waiting| waiting.contains(&id))
     }
 
@@ -160,6 +164,11 @@ impl Maker {
         };
         let is_mended = self.restored.contains(&id) || self.wiped.contains(&id);
         !has_later && !is_mended && self.waiting.get().is_none_or(|waiting| !waiting.contains(&id))
+    }
+
+    /// What the page says about the closed log, if it is the one that says it.
+    fn closes(&self, id: PageId) -> Option<Closed> {
+        self.flushed.filter(|_| id == PageId::new(SpaceId::SYSTEM.0, 0)).map(Closed)
     }
 
     /// Fails if a page is newer than the moment. Its file is not the base's then.
@@ -192,7 +201,7 @@ impl Maker {
         Ok(made)
     }
 
-    /// In the order of a recovery: copies of later pages go, torn pages are restored, redo is applied, transactions give up waiting.
+    /// In the order of a recovery: copies of later pages go, torn pages are restored, redo is applied, transactions give up waiting, the log is closed.
     fn work(&self, page: &Page<'_>, bytes: &mut [u8], buffers: &mut PageBuffers) -> Result<()> {
         let (plan, id, tally) = (&self.plan, page.id, &self.tally);
         if self.wiped.contains(&id) {
@@ -215,6 +224,9 @@ impl Maker {
         }
         if self.waiting.get().is_some_and(|waiting| waiting.contains(&id)) {
             page.step(&GiveUpWaiting { plan }, bytes, buffers)?;
+        }
+        if let Some(closed) = self.closes(id) {
+            page.step(&closed, bytes, buffers)?;
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ mod maker;
 mod names;
 mod page_log;
 mod storage;
+mod tree;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -39,6 +40,7 @@ use self::maker::Maker;
 use self::names::Names;
 use self::page_log::PageLog;
 use self::storage::Storage;
+pub use self::tree::{EntryKind, ViewEntry, ViewFile};
 use super::budget::Budget;
 use super::ending::Ending;
 use super::error::{Result, refused};
@@ -103,9 +105,11 @@ impl View {
         } else {
             let since = since.unwrap_or(Lsn(0));
             let redo = PageLog::of(&log, &plan, (budget.redo(&plan), options.round), (spill, since))?;
-            let names = Names::of(&base, &plan, (&log, &Ending::of(&log, &plan, &keys)?))?;
+            let ending = Ending::of(&log, &plan, &keys)?;
+            let flushed = ending.flush_lsn(&log, &plan.wanted);
+            let names = Names::of(&base, &plan, (&log, &ending))?;
             let files = BaseFiles::open(&base, &plan)?;
-            Storage::new(base, names, Some(Maker::new(plan, (redo, since), files)), options.moment, lock)
+            Storage::new(base, names, Some(Maker::new(plan, (redo, since), files, flushed)), options.moment, lock)
         };
         let view = Self(Arc::new(storage));
         view.check(&log, &keys)?;

@@ -65,7 +65,7 @@ impl Storage {
         path.strip_prefix(&self.base).ok().map(Path::to_path_buf)
     }
 
-    fn object(&self, path: &Path) -> io::Result<Arc<ViewObject>> {
+    pub fn object(&self, path: &Path) -> io::Result<Arc<ViewObject>> {
         let inside = self.relative(path).ok_or(io::ErrorKind::NotFound)?;
         let (bytes, len) = match (self.names.get(&inside), &self.maker) {
             (Some(Shown::Space(id, part)), Some(maker)) => {
@@ -87,7 +87,7 @@ impl Storage {
 
 /// A file of a view.
 #[derive(Debug)]
-struct ViewObject {
+pub(super) struct ViewObject {
     path: PathBuf,
     inside: PathBuf,
     bytes: Bytes,
@@ -102,7 +102,7 @@ enum Bytes {
 }
 
 impl ViewObject {
-    fn read(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+    pub fn read(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         let read = match &self.bytes {
             Bytes::Space(maker, id, part) => maker.read(*id, *part, bytes, offset),
             Bytes::Patched(base, patched) => patched.read((base, &self.inside), bytes, offset),
