@@ -293,30 +293,37 @@ impl Content {
     pub fn resize(&self, shared: &Shared, size: u64) -> io::Result<()> {
         let _in_order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.state();
-        if size == state.size {
-            return Ok(());
+        match size.cmp(&state.size) {
+            std::cmp::Ordering::Equal => Ok(()),
+            std::cmp::Ordering::Less => self.cut(shared, &mut state, size),
+            std::cmp::Ordering::Greater => self.grow(shared, &mut state, size),
         }
-        let is_cut = size < state.size;
-        if !is_cut && (state.data.is_some() || state.blocks.count() > 0) {
-            let data = self.data(shared, &mut state)?;
-            self.clear_tail(&data, &mut state, size)?;
+    }
+
+    /// The new length is durable when the file is synced, as after a write: what was behind the old end may not have been cleared before.
+    fn grow(&self, shared: &Shared, state: &mut State, size: u64) -> io::Result<()> {
+        if state.blocks.has(block_of(state.size)) {
+            let data = self.data(shared, state)?;
+            self.clear_tail(&data, state, size)?;
         }
-        let base_len = state.base_len.min(size);
-        let modified = now();
+        self.own(shared, state, 0..0, size)
+    }
+
+    fn cut(&self, shared: &Shared, state: &mut State, size: u64) -> io::Result<()> {
+        let (base_len, modified, before) = (state.base_len.min(size), now(), state.size);
+        let data = if state.blocks.count() > 0 { Some(self.data(shared, state)?) } else { None };
         if !self.is_removed() {
-            shared.journal.append(&Record::Size { id: self.id, size, base_len, modified })?;
-            if is_cut {
-                shared.journal.sync()?;
+            if let Some(data) = data.as_ref().filter(|_| state.is_dirty) {
+                // The new end may be behind the one that is durable, and what lies between was written, or cleared.
+                self.keep(shared, state, data).inspect_err(|_| state.has_failed = true)?;
             }
+            shared.journal.append(&Record::Size { id: self.id, size, base_len, modified })?;
+            shared.journal.sync()?;
         }
-        let before = state.size;
         state.cut(size, base_len);
         state.modified = modified;
-        if is_cut && (state.data.is_some() || state.blocks.count() > 0) {
-            let (data, end) = (self.data(shared, &mut state)?, blocks_of(size) * BLOCK);
-            data.zero(end, before.saturating_sub(end))?;
-        }
-        Ok(())
+        let end = blocks_of(size) * BLOCK;
+        data.map_or(Ok(()), |data| data.zero(end, before.saturating_sub(end)))
     }
 
     /// Makes the file as it is durable.
@@ -356,6 +363,17 @@ impl Content {
                 Err(error)
             }
         }
+    }
+
+    /// Makes the blocks durable, and records them as such.
+    fn keep(&self, shared: &Shared, state: &mut State, data: &Arc<dyn DiskFile>) -> io::Result<()> {
+        data.sync()?;
+        if std::mem::take(&mut state.is_new) {
+            shared.disk.sync_names()?;
+        }
+        (state.is_dirty, state.is_longer) = (false, false);
+        let fresh = std::mem::take(&mut state.fresh);
+        self.record(shared, (state.size, state.modified), &fresh, true)
     }
 
     /// Records that blocks are in the upper, and then believes it.

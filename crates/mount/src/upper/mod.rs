@@ -430,6 +430,28 @@ impl Upper {
         self.sync_names().and(files)
     }
 
+    /// Copies what is still visible of the base, in pieces, and tells after each how many bytes it had; `false` ends it. Returns whether
+    /// nothing is left.
+    ///
+    /// # Errors
+    /// The system's error, or that a page cannot be made.
+    pub fn hydrate(&self, told: &mut dyn FnMut(u64) -> bool) -> io::Result<bool> {
+        const PIECE: u64 = 64;
+        let all: Vec<Arc<Content>> = contents(&self.tree()).collect();
+        for content in all {
+            let mut at = 0;
+            // Its base may be cut meanwhile.
+            while at * BLOCK < content.state().base_len {
+                let copied = content.hydrate(&self.shared, at..at + PIECE)?;
+                at += PIECE;
+                if copied > 0 && !told(copied) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
     /// How much is where.
     #[must_use]
     pub fn share(&self) -> Share {

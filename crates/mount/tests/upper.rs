@@ -1,3 +1,0 @@
-//! An upper over a base in memory, on a simulated device that loses power.
-#[test]
-fn todo() {}
