@@ -195,7 +195,8 @@ impl Server {
         command.args(given);
         let in_room = |option: &str, name: &str| format!("--{option}={}", room.0.path().join(name).display());
         command.args([in_room("datadir", "files"), in_room("socket", "socket"), in_room("pid-file", "pid")]);
-        command.args([in_room("tmpdir", "tmp"), "--skip-networking".to_owned(), "--skip-grant-tables".to_owned()]);
+        command.args([in_room("tmpdir", "tmp"), in_room("secure-file-priv", "tmp")]);
+        command.args(["--skip-networking", "--skip-grant-tables"]);
         // It asks nobody, and nobody asks it. What a server does not know is passed over.
         command.args(["--skip-log-bin", "--loose-skip-slave-start", "--loose-skip-replica-start", "--loose-mysqlx=OFF"]);
         if rustix::process::geteuid().is_root() {

@@ -184,7 +184,7 @@ fn open_upper(disk: Arc<dyn Disk>, base: ViewBase, found: Option<Head>, place: &
 /// The directory to mount on, empty. A mount whose process was killed is taken away first.
 fn free_point(set: &Path, point: &Path) -> Result<PathBuf> {
     let point = std::path::absolute(point).map_err(failed(point, "finding the directory"))?;
-    if fs::metadata(&point).is_err_and(|error| Errno::from_io_error(&error) == Some(Errno::NOTCONN)) {
+    if fs::read_dir(&point).is_err_and(|error| Errno::from_io_error(&error) == Some(Errno::NOTCONN)) {
         detach(&point);
     }
     let found = fs::canonicalize(&point).map_err(failed(&point, "finding the directory to mount on"))?;

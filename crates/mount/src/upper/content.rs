@@ -439,7 +439,9 @@ impl Content {
     fn below(&self, shared: &Shared, state: &mut State) -> io::Result<Option<Arc<dyn BaseFile>>> {
         let Some(path) = self.base.as_ref().filter(|_| state.base_len > 0) else { return Ok(None) };
         if state.below.is_none() {
-            state.below = Some(shared.base.open(path)?);
+            // Not the system's number: a server would take "no such file" for an answer.
+            let gone = |error| io::Error::other(format!("the base's file cannot be opened: {error}"));
+            state.below = Some(shared.base.open(path).map_err(gone)?);
         }
         Ok(state.below.clone())
     }

@@ -78,6 +78,9 @@ pub struct Share {
     pub read_upper: u64,
 }
 
+/// Whoever removes a file of this size or more may need its space, which is free once the removal is durable.
+const SPACE_AT_ONCE: u64 = 1 << 20;
+
 /// Files over a base.
 #[derive(Debug)]
 pub struct Upper {
@@ -281,8 +284,12 @@ impl Upper {
         self.shared.journal.append(&Record::Remove { id })?;
         tree.remove(id);
         touch(&mut tree, parent);
+        let held = tree.get(id).and_then(|node| Some(node.content.as_ref()?.state().blocks.count())).unwrap_or(0);
         drop(tree);
         self.note_gone(id);
+        if held * BLOCK >= SPACE_AT_ONCE {
+            self.shared.journal.sync()?;
+        }
         self.reap();
         Ok(())
     }
