@@ -135,7 +135,11 @@ impl Program {
         let names: &[&str] = if is_mysql { &["mysqld"] } else { &["mariadbd", "mysqld"] };
         let found = names.iter().find_map(|name| in_path(name));
         found.map(|path| Self { words: vec![path.into()] }).ok_or_else(|| {
-            format!("no {} in PATH: name the server behind --, such as `-- /usr/sbin/{}`", names.join(" or "), names.join(""))
+            format!(
+                "no {} in PATH: name the server behind --, such as `-- /usr/sbin/{}`",
+                names.join(" or "),
+                names.join("")
+            )
         })
     }
 
@@ -167,9 +171,8 @@ impl Program {
 
 fn in_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    let is_program = |path: &PathBuf| {
-        fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
-    };
+    let is_program =
+        |path: &PathBuf| fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(is_program)
 }
 
@@ -198,7 +201,12 @@ impl Server {
         command.args([in_room("tmpdir", "tmp"), in_room("secure-file-priv", "tmp")]);
         command.args(["--skip-networking", "--skip-grant-tables"]);
         // It asks nobody, and nobody asks it. What a server does not know is passed over.
-        command.args(["--skip-log-bin", "--loose-skip-slave-start", "--loose-skip-replica-start", "--loose-mysqlx=OFF"]);
+        command.args([
+            "--skip-log-bin",
+            "--loose-skip-slave-start",
+            "--loose-skip-replica-start",
+            "--loose-mysqlx=OFF",
+        ]);
         if rustix::process::geteuid().is_root() {
             // Servers refuse to run as root unless told so, and the folder is root's.
             command.arg("--user=root");

@@ -49,7 +49,13 @@ impl Files {
         // Servers ask for what is not there all the time.
         let is_expected = matches!(
             code,
-            Some(libc_codes::ENOENT | libc_codes::EEXIST | libc_codes::ENOTEMPTY | libc_codes::ENOTDIR | libc_codes::EISDIR)
+            Some(
+                libc_codes::ENOENT
+                    | libc_codes::EEXIST
+                    | libc_codes::ENOTEMPTY
+                    | libc_codes::ENOTDIR
+                    | libc_codes::EISDIR
+            )
         );
         if !is_expected {
             (self.report)(&format!("{}: {what}: {error}", self.upper.path(id).display()));
@@ -283,16 +289,7 @@ impl Filesystem for Files {
         }
     }
 
-    fn create(
-        &self,
-        req: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        _: u32,
-        _: i32,
-        reply: ReplyCreate,
-    ) {
+    fn create(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, _: i32, reply: ReplyCreate) {
         let made = self.make(req, parent, name, (Kind::File, mode));
         match made.and_then(|attr| self.upper.hold(attr.ino.0).map(|()| attr)) {
             Ok(attr) => {

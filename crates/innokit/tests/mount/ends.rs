@@ -62,10 +62,16 @@ fn a_mount_refuses_what_would_mix_sets_or_lead_out() {
 
     // The same set at another time.
     copy(&data, &killed.of("older"));
-    File::options().append(true).open(killed.of("older/shop/n.ibd")).and_then(|file| file.set_len(1 << 20)).expect("longer");
+    File::options()
+        .append(true)
+        .open(killed.of("older/shop/n.ibd"))
+        .and_then(|file| file.set_len(1 << 20))
+        .expect("longer");
     killed.is_refused(("older", "point"), &["--upper", &upper], "belongs to another set");
 
-    for (name, words) in [("shop/t.isl", "DATA DIRECTORY"), ("shop/m.MYD", "a symbolic link"), ("bin.index", "outside of the mount")] {
+    for (name, words) in
+        [("shop/t.isl", "DATA DIRECTORY"), ("shop/m.MYD", "a symbolic link"), ("bin.index", "outside of the mount")]
+    {
         let path = data.join(name);
         match name {
             "shop/m.MYD" => symlink("/nowhere/m.MYD", &path).expect("made"),
@@ -108,7 +114,9 @@ fn a_mount_ends_when_its_files_are_closed_and_is_there_again_after_its_process_d
     let mounted = killed.mount(&["--upper", &upper]);
     assert_eq!(fs::read(in_mount(&mounted, "kept.txt")).expect("kept"), b"first second");
     let mut bytes = [0; 23];
-    File::open(in_mount(&mounted, "ibdata1")).and_then(|file| file.read_exact_at(&mut bytes, 16384 * 3 + 1000)).expect("read");
+    File::open(in_mount(&mounted, "ibdata1"))
+        .and_then(|file| file.read_exact_at(&mut bytes, 16384 * 3 + 1000))
+        .expect("read");
     assert_eq!(&bytes, b"in the middle of a page");
     assert!(!in_mount(&mounted, "shop/notes.txt").exists());
     assert!(Command::new("umount").arg(&mounted.point).status().expect("umount runs").success());
@@ -166,7 +174,10 @@ fn a_full_upper_and_a_base_that_is_gone_are_errors_that_are_named_and_lose_nothi
     mounted.is_heard("shop/words.ibd: reading");
     assert_eq!(fs::read(&kept).expect("of the upper"), b"KEPT");
     fs::rename(&away, &data).expect("renamed");
-    assert_eq!(fs::read(&untouched).expect("it is back").len() as u64, fs::metadata(data.join("shop/words.ibd")).expect("there").len());
+    assert_eq!(
+        fs::read(&untouched).expect("it is back").len() as u64,
+        fs::metadata(data.join("shop/words.ibd")).expect("there").len()
+    );
     mounted.end();
 
     let mounted = killed.mount(&["--upper", &upper]);
@@ -186,11 +197,13 @@ fn every_file_of_a_mount_is_that_of_the_recovered_copy() {
         let (data, recovered) = (folder.path().join("data"), folder.path().join("recovered"));
         copy(&all_datadirs().join(name), &data);
         let mut recover = crate::common::innokit();
-        let done = recover.args(["recover", "--no-warm", "--to"]).arg(&recovered).arg(&data).output().expect("innokit runs");
+        let done =
+            recover.args(["recover", "--no-warm", "--to"]).arg(&recovered).arg(&data).output().expect("innokit runs");
         assert!(done.status.success());
         let mounted = Mounted::on(&folder.path().join("point"), &data, &["--upper", "tmp"]);
         let below = |root: &Path| -> Vec<_> {
-            let named = |(path, sum): (PathBuf, (usize, u32))| (path.strip_prefix(root).expect("below").to_path_buf(), sum);
+            let named =
+                |(path, sum): (PathBuf, (usize, u32))| (path.strip_prefix(root).expect("below").to_path_buf(), sum);
             sums(root).into_iter().map(named).filter(|(path, _)| !path.ends_with("innokit.manifest.json")).collect()
         };
         assert_eq!(below(&mounted.point), below(&recovered), "{name}");

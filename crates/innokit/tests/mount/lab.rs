@@ -139,7 +139,11 @@ pub fn server_program(folder: &Path, kind: &str) -> PathBuf {
         let said = Command::new(repository().join("scripts/server.sh")).args([kind, "command", name]).output();
         String::from_utf8(said.expect("bash runs").stdout).expect("text").trim().to_owned()
     };
-    let tree = script(program).split_whitespace().last().map(|path| path.replace(&format!("/sbin/{program}"), "")).expect("a path");
+    let tree = script(program)
+        .split_whitespace()
+        .last()
+        .map(|path| path.replace(&format!("/sbin/{program}"), ""))
+        .expect("a path");
     let client = if kind == "mysql" { "mysql" } else { "mariadb" };
     // A tree that is not installed does not know where its messages and plugins are.
     let share = ["mysql", "mariadb"].map(|name| format!("{tree}/share/{name}"));
@@ -151,7 +155,8 @@ pub fn server_program(folder: &Path, kind: &str) -> PathBuf {
     let write = |name: &str, words: String| {
         let path = folder.join(name);
         let mut file = fs::File::create(&path).expect("made");
-        file.write_all(format!("#!/bin/sh\n[ \"$1\" != --no-defaults ] || shift\nexec {words} \"$@\"\n").as_bytes()).expect("written");
+        file.write_all(format!("#!/bin/sh\n[ \"$1\" != --no-defaults ] || shift\nexec {words} \"$@\"\n").as_bytes())
+            .expect("written");
         drop(file);
         let mut mode = fs::metadata(&path).expect("there").permissions();
         std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o755);

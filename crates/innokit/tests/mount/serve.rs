@@ -21,9 +21,19 @@ fn a_server_answers_one_question_about_a_set_and_leaves_nothing() {
         let (set, program) = (all_datadirs().join(name), server_program(folder.path(), kind));
         let before = sums(&set);
         let serve = |sql: &str| {
-            Run::of(&innokit().arg("serve").arg(&set).args(["--run", sql, "--"]).arg(&program).output().expect("innokit runs"))
+            Run::of(
+                &innokit()
+                    .arg("serve")
+                    .arg(&set)
+                    .args(["--run", sql, "--"])
+                    .arg(&program)
+                    .output()
+                    .expect("innokit runs"),
+            )
         };
-        let asked = serve("SELECT COUNT(*) FROM shop.row_dynamic; CHECK TABLE shop.row_dynamic EXTENDED; DELETE FROM shop.row_dynamic");
+        let asked = serve(
+            "SELECT COUNT(*) FROM shop.row_dynamic; CHECK TABLE shop.row_dynamic EXTENDED; DELETE FROM shop.row_dynamic",
+        );
         assert_eq!((asked.status, asked.text.contains("16000")), (0, true), "{kind}: {}{}", asked.text, asked.errors);
         assert!(asked.text.contains("check\tstatus\tOK"), "{kind}: {}", asked.text);
         let failed = serve("SELECT * FROM shop.nothing");
@@ -48,7 +58,9 @@ fn a_server_runs_until_a_signal_and_one_that_cannot_start_is_quoted() {
     let said: Vec<String> = lines.take(4).collect();
     let socket = said[1].rsplit_once("--socket=").expect("how to connect").1.to_owned();
     let client = folder.path().join("mariadb");
-    let asked = Command::new(client).args([&format!("--socket={socket}"), "-N", "-e", "SELECT COUNT(*) FROM shop.row_dynamic"]).output();
+    let asked = Command::new(client)
+        .args([&format!("--socket={socket}"), "-N", "-e", "SELECT COUNT(*) FROM shop.row_dynamic"])
+        .output();
     assert_eq!(String::from_utf8_lossy(&asked.expect("the client runs").stdout), "16000\n");
     signal(&child, "-INT");
     assert!(child.wait().expect("ended").success());

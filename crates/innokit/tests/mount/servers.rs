@@ -51,7 +51,11 @@ fn set_and_archive(server: &Server) -> u64 {
     server.archive();
     let done = server.run(&["backup", "--user", "root", "--socket", &socket, "--to", "set", "data"]);
     assert_eq!(done.status, 0, "{}: {}", server.kind, done.errors);
-    server.script("sql", &["shop"], "UPDATE a SET b = 'sooner' WHERE id % 7 = 0; INSERT INTO b SELECT * FROM a ON DUPLICATE KEY UPDATE b = a.b;");
+    server.script(
+        "sql",
+        &["shop"],
+        "UPDATE a SET b = 'sooner' WHERE id % 7 = 0; INSERT INTO b SELECT * FROM a ON DUPLICATE KEY UPDATE b = a.b;",
+    );
     let moment = lsn(&mut Session::of(server));
     server.script("sql", &["shop"], "DELETE FROM b WHERE id > 100;");
     server.archive_up_to(moment + 1);
@@ -145,13 +149,19 @@ fn is_all_there(server: &Server, acknowledged: u64, round: u32) -> u64 {
         session.ask("CREATE TABLE kept (id BIGINT PRIMARY KEY, a VARCHAR(500)) ENGINE=InnoDB");
     }
     let count: u64 = session.ask("SELECT COUNT(*) FROM kept").concat().parse().expect("a number");
-    assert!(count >= acknowledged, "{}: {count} of {acknowledged} acknowledged commits after round {round}", server.kind);
+    assert!(
+        count >= acknowledged,
+        "{}: {count} of {acknowledged} acknowledged commits after round {round}",
+        server.kind
+    );
     for table in ["kept", "a", "b", "z"] {
         let checked = session.ask(&format!("CHECK TABLE {table} EXTENDED"));
         assert!(checked.concat().ends_with("\tOK"), "{}: {checked:?} after round {round}", server.kind);
     }
     for id in count + 1..=count + MORE {
-        let said = session.ask(&format!("INSERT INTO kept VALUES ({id}, REPEAT('r', {id} % 500)); UPDATE a SET a = {id} WHERE id = {id} % 3000"));
+        let said = session.ask(&format!(
+            "INSERT INTO kept VALUES ({id}, REPEAT('r', {id} % 500)); UPDATE a SET a = {id} WHERE id = {id} % 3000"
+        ));
         assert!(said.is_empty(), "{said:?}");
     }
     count + MORE

@@ -106,12 +106,10 @@ mod tests {
         assert!(blocks.add(0..200).is_empty() && blocks.count() == 200);
         assert_eq!(blocks.add(300..301), vec![300..301]);
         assert_eq!(blocks.ranges(), vec![0..200, 300..301]);
-        assert_eq!(blocks.runs(190..310).collect::<Vec<_>>(), [
-            (190..200, true),
-            (200..300, false),
-            (300..301, true),
-            (301..310, false)
-        ]);
+        assert_eq!(
+            blocks.runs(190..310).collect::<Vec<_>>(),
+            [(190..200, true), (200..300, false), (300..301, true), (301..310, false)]
+        );
         blocks.cut(130);
         assert_eq!((blocks.ranges(), blocks.count()), (vec![0..130], 130));
         blocks.cut(500);

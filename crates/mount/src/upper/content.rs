@@ -334,7 +334,9 @@ impl Content {
         }
         let mut state = self.state();
         if state.has_failed {
-            return Err(io::Error::other("an earlier sync of this file failed, and what was written before it may be lost"));
+            return Err(io::Error::other(
+                "an earlier sync of this file failed, and what was written before it may be lost",
+            ));
         }
         let (fresh, size, modified) = (std::mem::take(&mut state.fresh), state.size, state.modified);
         let (is_dirty, is_new) = (std::mem::take(&mut state.is_dirty), state.is_new);
@@ -396,7 +398,13 @@ impl Content {
         Ok(())
     }
 
-    fn record(&self, shared: &Shared, of: (u64, (i64, u32)), ranges: &[Range<u64>], is_durable: bool) -> io::Result<()> {
+    fn record(
+        &self,
+        shared: &Shared,
+        of: (u64, (i64, u32)),
+        ranges: &[Range<u64>],
+        is_durable: bool,
+    ) -> io::Result<()> {
         let (size, modified) = of;
         let record = |ranges: &[Range<u64>]| {
             let ranges = ranges.to_vec();

@@ -104,7 +104,9 @@ impl Journal {
 impl Writer {
     fn usable(&self) -> io::Result<()> {
         if self.has_failed {
-            return Err(io::Error::other("an earlier sync of the upper's journal failed: nothing more is written to it"));
+            return Err(io::Error::other(
+                "an earlier sync of the upper's journal failed: nothing more is written to it",
+            ));
         }
         Ok(())
     }

@@ -26,12 +26,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 use rustix::io::Errno;
 
 pub use self::blocks::BLOCK;
-use self::content::{Content, Shared, data_name, now};
 pub use self::content::{Base, BaseFile};
+use self::content::{Content, Shared, data_name, now};
 pub use self::disk::{Disk, DiskFile, Folder};
 use self::journal::{JOURNAL, Journal};
-pub use self::record::{Attrs, Head, Kind};
 use self::record::Record;
+pub use self::record::{Attrs, Head, Kind};
 pub use self::tree::ROOT;
 use self::tree::Tree;
 
@@ -109,7 +109,13 @@ impl Upper {
     ///
     /// # Errors
     /// The system's error.
-    pub fn fresh(disk: Arc<dyn Disk>, base: Arc<dyn Base>, head: Head, root: Attrs, entries: &[Entry]) -> io::Result<Self> {
+    pub fn fresh(
+        disk: Arc<dyn Disk>,
+        base: Arc<dyn Base>,
+        head: Head,
+        root: Attrs,
+        entries: &[Entry],
+    ) -> io::Result<Self> {
         let mut tree = Tree::new(root);
         for entry in entries {
             let parent = entry.path.parent().map_or(Some(ROOT), |dir| find(&tree, dir));

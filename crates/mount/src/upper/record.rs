@@ -208,7 +208,10 @@ impl Content {
     }
 
     fn attrs(&mut self, attrs: &Attrs) -> &mut Self {
-        self.number(u64::from(attrs.mode)).number(u64::from(attrs.uid)).number(u64::from(attrs.gid)).time(attrs.modified)
+        self.number(u64::from(attrs.mode))
+            .number(u64::from(attrs.uid))
+            .number(u64::from(attrs.gid))
+            .time(attrs.modified)
     }
 }
 
@@ -278,11 +281,7 @@ impl Fields<'_> {
                 modified: self.time()?,
             },
             6 => Record::Attrs { id: self.number()?, attrs: self.attrs()? },
-            7 => Record::Rename {
-                id: self.number()?,
-                parent: self.number()?,
-                name: OsString::from_vec(self.name()?),
-            },
+            7 => Record::Rename { id: self.number()?, parent: self.number()?, name: OsString::from_vec(self.name()?) },
             8 => Record::Remove { id: self.number()? },
             _ => return None,
         })
@@ -310,7 +309,8 @@ mod tests {
         let attrs = Attrs { mode: 0o640, uid: 7, gid: 8, modified: (-3, 999) };
         let head = Head { identity: [9; 32], lsn: 77, boot: "a boot".to_owned(), next: 12 };
         let node = |kind, base| Record::Node { id: 4, parent: 1, name: "t.ibd".into(), kind, attrs, base, size: 9 };
-        let blocks = |is_durable| Record::Blocks { id: 4, size: 9, modified: (1, 2), ranges: vec![0..3, 9..10], is_durable };
+        let blocks =
+            |is_durable| Record::Blocks { id: 4, size: 9, modified: (1, 2), ranges: vec![0..3, 9..10], is_durable };
         vec![
             Record::Head(head),
             node(Kind::File, Some(("shop/t.ibd".into(), 8))),

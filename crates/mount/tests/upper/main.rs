@@ -85,7 +85,8 @@ fn a_power_cut_loses_nothing_that_was_synced() {
                 drop(Upper::open(Arc::clone(&disk) as _, Arc::new(base.clone()), &format!("boot {end}")));
                 disk = Arc::new(disk.after_power_cut(random.number()));
             }
-            upper = Upper::open(Arc::clone(&disk) as _, Arc::new(base.clone()), &format!("boot {end}")).expect("opened");
+            upper =
+                Upper::open(Arc::clone(&disk) as _, Arc::new(base.clone()), &format!("boot {end}")).expect("opened");
             model.assert_may_be(&upper, &format!("FLOW_SEED={seed}, power cut {end}"));
             model = Model::of(&upper);
         }

@@ -183,7 +183,8 @@ impl Model {
 
     /// Asserts that the upper shows the files as they are.
     pub fn assert_is(&self, upper: &Upper, when: &str) {
-        let expected: BTreeMap<_, _> = self.names.iter().map(|(name, it)| (name.clone(), self.bytes[it].clone())).collect();
+        let expected: BTreeMap<_, _> =
+            self.names.iter().map(|(name, it)| (name.clone(), self.bytes[it].clone())).collect();
         assert_same(&shown(upper), &expected, when);
     }
 
@@ -218,7 +219,8 @@ fn may_be(bytes: &[u8], versions: &[Vec<u8>]) -> bool {
 }
 
 fn assert_same(found: &BTreeMap<String, Vec<u8>>, expected: &BTreeMap<String, Vec<u8>>, when: &str) {
-    let names = |files: &BTreeMap<String, Vec<u8>>| files.iter().map(|(name, it)| (name.clone(), it.len())).collect::<Vec<_>>();
+    let names =
+        |files: &BTreeMap<String, Vec<u8>>| files.iter().map(|(name, it)| (name.clone(), it.len())).collect::<Vec<_>>();
     assert_eq!(names(found), names(expected), "{when}: names and lengths");
     for (name, bytes) in found {
         let differ = bytes.iter().zip(&expected[name]).position(|(one, other)| one != other);
