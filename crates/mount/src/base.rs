@@ -140,11 +140,6 @@ impl ViewBase {
         Ok(Attrs { mode: meta.mode() & 0o7777, uid: meta.uid(), gid: meta.gid(), modified: (meta.mtime(), 0) })
     }
 
-    /// The files that are not read as they lie, which a server reads first.
-    pub fn made(&self) -> impl Iterator<Item = &Path> {
-        self.entries.iter().filter(|entry| entry.is_made).map(|entry| entry.path.as_path())
-    }
-
     /// Which base at which moment: its files with their lengths and times, and the LSN. A server never ran on it since, or these differ.
     pub fn head(&self, boot: &str) -> Head {
         let lsn = self.view.lsn().map_or(0, |lsn| lsn.0);

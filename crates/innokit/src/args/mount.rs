@@ -26,7 +26,7 @@ pub(super) const SERVE_EXAMPLES: &str = "\
 Examples:
   innokit serve /mnt/snapshot -- mariadbd                       until Ctrl-C; prints how to connect
   innokit serve /backup/monday --run 'CHECK TABLE shop.orders EXTENDED' -- /usr/sbin/mysqld
-  innokit serve --redo /backup/redo --until 2026-11-23T14:05:00Z /backup/monday -- mysqld --innodb-buffer-pool-size=1G
+  innokit serve --redo /backup/redo --until 2026-11-23T14:05:00Z /backup/monday -- mysqld
 
 Exit status:
   0  the server ran, and was stopped
