@@ -91,7 +91,7 @@ pub fn begin(set: &SetArgs, point: &Path, upper: UpperAt) -> Result<Mount, Box<d
         memory: usize::try_from(set.memory).unwrap_or(usize::MAX),
         ..RecoverOptions::default()
     };
-    let options = MountOptions { view: ViewOptions { recover, spill }, upper, report: reporter() };
+    let options = MountOptions { view: ViewOptions { recover, spill, since: None }, upper, report: reporter() };
     Ok(Mount::begin(&set.set, point, options)?)
 }
 
