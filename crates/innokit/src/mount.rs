@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::Duration;
 
 use mount::{Mount, MountOptions, UpperAt};
@@ -14,6 +14,7 @@ use recovery::{RecoverOptions, ViewOptions};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::args::{MountArgs, SetArgs};
+use crate::print::written;
 use crate::recover::limits;
 use crate::{notify, terminal};
 
@@ -45,13 +46,37 @@ impl Signals {
     }
 }
 
-/// Mounts, and returns when it is unmounted.
+/// Mounts, and returns when it is unmounted; or finishes a mount's directory.
 pub fn run(args: &MountArgs) -> Result<u8, Box<dyn Error>> {
-    let upper = if args.upper == Path::new("tmp") { UpperAt::Throwaway } else { UpperAt::Kept(args.upper.clone()) };
+    if let Some(dir) = &args.finish {
+        let done = mount::finish(dir)?;
+        let mut out = terminal::out();
+        writeln!(out, "{} is a datadir now: {} files, {} bytes", dir.display(), done.files, done.bytes)?;
+        return written(out.flush(), 0);
+    }
+    let (Some(set), Some(point), Some(upper)) = (&args.set, &args.point, &args.upper) else {
+        return Err("name a set, an empty directory and --upper".into());
+    };
+    let upper = if upper == Path::new("tmp") { UpperAt::Throwaway } else { UpperAt::Kept(upper.clone()) };
     let mut signals = Signals::catch()?;
-    let mount = begin(&args.set, &args.point, upper)?;
-    tell(&args.set, &mount, &args.point)?;
+    let mount = begin((set, &args.moment), point, upper)?;
+    tell(set, &mount, point)?;
     notify::tell("READY=1");
+    let goes_on = AtomicBool::new(true);
+    thread::scope(|scope| {
+        if args.hydrate {
+            scope.spawn(|| hydrate(&mount, args.rate, &goes_on));
+        }
+        let waited = wait(&mount, point, &mut signals);
+        goes_on.store(false, Ordering::SeqCst);
+        waited
+    })?;
+    mount.end()?;
+    Ok(0)
+}
+
+/// Returns when it is unmounted, or must end although files are open.
+fn wait(mount: &Mount, point: &Path, signals: &mut Signals) -> Result<(), Box<dyn Error>> {
     let mut is_said = false;
     while !mount.has_ended() {
         sleep(LOOK_EVERY);
@@ -66,33 +91,46 @@ pub fn run(args: &MountArgs) -> Result<u8, Box<dyn Error>> {
             notify::tell("STOPPING=1");
             terminal::say(&format!(
                 "{}: files are open: the mount ends when they are closed (stop the server), or at a second signal",
-                args.point.display()
+                point.display()
             ));
             is_said = true;
         }
     }
-    mount.end()?;
-    Ok(0)
+    Ok(())
+}
+
+/// Copies what nobody reads. A failure leaves the mount as it is: what was not copied is read from the set.
+fn hydrate(mount: &Mount, rate: Option<u64>, goes_on: &AtomicBool) {
+    let share = mount.share();
+    terminal::say(&format!("copying {} bytes of the set", share.base));
+    match mount.hydrate(rate, &|| goes_on.load(Ordering::SeqCst)) {
+        Ok(true) => {
+            notify::tell("STATUS=everything is copied");
+            terminal::say("everything is copied: when the mount has ended, innokit mount --finish makes it a datadir");
+        }
+        Ok(false) => {}
+        Err(error) => terminal::say(&format!("not everything is copied: {error}")),
+    }
 }
 
 /// Mounts a set.
-pub fn begin(set: &SetArgs, point: &Path, upper: UpperAt) -> Result<Mount, Box<dyn Error>> {
+pub fn begin((set, moment): (&Path, &SetArgs), point: &Path, upper: UpperAt) -> Result<Mount, Box<dyn Error>> {
     // Without one, a log that fits in memory is viewed all the same.
     let spill = tempfile::tempfile().ok();
-    let keys = set.keys.files();
+    let keys = moment.keys.files();
     // They are read twice.
     keys.hold_pipes()?;
-    let (until, until_time) = limits(set.until.as_ref());
+    let (until, until_time) = limits(moment.until.as_ref());
     let recover = RecoverOptions {
-        redo: set.redo.clone(),
+        redo: moment.redo.clone(),
         until,
         until_time,
         keys,
-        memory: usize::try_from(set.memory).unwrap_or(usize::MAX),
+        memory: usize::try_from(moment.memory).unwrap_or(usize::MAX),
         ..RecoverOptions::default()
     };
     let options = MountOptions { view: ViewOptions { recover, spill, since: None }, upper, report: reporter() };
-    Ok(Mount::begin(&set.set, point, options)?)
+    Ok(Mount::begin(set, point, options)?)
 }
 
 /// Says each failure once.
@@ -106,10 +144,10 @@ fn reporter() -> Arc<dyn Fn(&str) + Send + Sync> {
     })
 }
 
-fn tell(set: &SetArgs, mount: &Mount, point: &Path) -> std::io::Result<()> {
+fn tell(set: &Path, mount: &Mount, point: &Path) -> std::io::Result<()> {
     let mut out = terminal::out();
     let moment = mount.lsn().map_or_else(|| "as it lies".to_owned(), |lsn| format!("at LSN {lsn}"));
     let goes_on = if mount.is_continued() { ", with what was written before" } else { "" };
-    writeln!(out, "mounted {} {moment} on {}{goes_on}", set.set.display(), point.display())?;
+    writeln!(out, "mounted {} {moment} on {}{goes_on}", set.display(), point.display())?;
     out.flush()
 }

@@ -35,7 +35,7 @@ pub fn run(args: &ServeArgs) -> Result<u8, Box<dyn Error>> {
     let mut signals = Signals::catch()?;
     let room = Room::make()?;
     let program = Program::find(args)?;
-    let mount = begin(&args.set, &room.files(), UpperAt::Throwaway)?;
+    let mount = begin((&args.set, &args.moment), &room.files(), UpperAt::Throwaway)?;
     let served = serve(args, &program, &room, &mut signals);
     let ended = end(mount, &mut signals);
     let status = served?;
@@ -66,7 +66,7 @@ fn serve(args: &ServeArgs, program: &Program, room: &Room, signals: &mut Signals
 
 fn tell(args: &ServeArgs, program: &Program, room: &Room) -> io::Result<()> {
     let mut out = terminal::out();
-    writeln!(out, "serving {}: {} on a throw-away copy, without a network", args.set.set.display(), program.name())?;
+    writeln!(out, "serving {}: {} on a throw-away copy, without a network", args.set.display(), program.name())?;
     writeln!(out, "connect   {} --no-defaults --user=root --socket={}", program.client(), room.socket().display())?;
     writeln!(out, "log       {}", room.log().display())?;
     writeln!(out, "end       Ctrl-C here, or SHUTDOWN there")?;
@@ -131,7 +131,7 @@ impl Program {
         if !args.server.is_empty() {
             return Ok(Self { words: args.server.clone() });
         }
-        let is_mysql = args.set.set.join("mysql.ibd").exists();
+        let is_mysql = args.set.join("mysql.ibd").exists();
         let names: &[&str] = if is_mysql { &["mysqld"] } else { &["mariadbd", "mysqld"] };
         let found = names.iter().find_map(|name| in_path(name));
         found.map(|path| Self { words: vec![path.into()] }).ok_or_else(|| {

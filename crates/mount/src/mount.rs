@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
 
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use recovery::{RecoverOptions, View, ViewOptions};
@@ -70,6 +72,7 @@ impl Mount {
                 Place::at(dir)?
             }
         };
+        place.refuse_finishing()?;
         let point = free_point(&set, point)?;
         let disk: Arc<dyn Disk> = Arc::new(Folder::new(place.path().to_path_buf(), place.is_kept()));
         let found = head_of(&*disk).map_err(failed(place.path(), "reading the directory for --upper"))?;
@@ -95,6 +98,24 @@ impl Mount {
     #[must_use]
     pub const fn is_continued(&self) -> bool {
         self.is_continued
+    }
+
+    /// Copies what nobody has read yet, at most `rate` bytes a second, and makes it durable. Returns whether everything is in the upper then;
+    /// `goes_on` ends it sooner.
+    ///
+    /// # Errors
+    /// The system's error, or that a page cannot be made.
+    pub fn hydrate(&self, rate: Option<u64>, goes_on: &dyn Fn() -> bool) -> Result<bool> {
+        let at = || failed(self.place.path(), "copying the set");
+        let done = self.upper.hydrate(&mut |bytes| {
+            if let Some(rate) = rate {
+                sleep(Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64));
+            }
+            goes_on()
+        });
+        let is_whole = done.map_err(at())?;
+        self.upper.sync_all().map_err(at())?;
+        Ok(is_whole && self.share().base == 0)
     }
 
     /// How much of the files is where.

@@ -13,6 +13,8 @@ use crate::error::{Result, failed, refused};
 /// Where in the directory the upper is.
 const UPPER: &str = "innokit.upper";
 const LOCK: &str = "lock";
+/// Says that the upper is being turned into a datadir, and that nothing may be written to it any more.
+const FINISHING: &str = "finishing";
 
 /// A directory for an upper, locked.
 #[derive(Debug)]
@@ -56,6 +58,40 @@ impl Place {
             ));
         }
         Ok(Self { path, _lock: file, thrown_away: None })
+    }
+
+    /// The directory of an earlier mount, to finish it.
+    pub fn to_finish(dir: &Path) -> Result<Self> {
+        if !dir.join(UPPER).is_dir() {
+            return refused(format!(
+                "{}: not the directory of a mount (--upper): there is no {UPPER} in it",
+                dir.display()
+            ));
+        }
+        Self::at(dir)
+    }
+
+    /// Fails if it is being turned into a datadir.
+    pub fn refuse_finishing(&self) -> Result<()> {
+        if self.path.join(FINISHING).exists() {
+            let dir = self.path.parent().unwrap_or(&self.path);
+            return refused(format!(
+                "{0}: being turned into a datadir: go on with innokit mount --finish {0}",
+                dir.display()
+            ));
+        }
+        Ok(())
+    }
+
+    /// From now on it is turned into a datadir.
+    pub fn begin_finishing(&self) -> io::Result<()> {
+        File::create(self.path.join(FINISHING))?.sync_all()?;
+        flow::durable::sync_directory(&self.path)
+    }
+
+    /// Whether it was being turned into a datadir.
+    pub fn is_finishing(&self) -> bool {
+        self.path.join(FINISHING).exists()
     }
 
     /// Where its files are.

@@ -15,6 +15,8 @@ Examples:
   innokit mount /mnt/snapshot /mnt/now --upper tmp          a crashed datadir, as its recovery would leave it; nothing is kept
   innokit mount --redo /backup/redo --until 2026-11-23T14:05:00Z /backup/monday /mnt/then --upper /var/lib/then
   umount /mnt/now                                           ends it
+  innokit mount /backup/monday /mnt/new --upper /var/lib/new --hydrate    a server at once; everything is copied while it runs
+  innokit mount --finish /var/lib/new                       when the server and the mount have ended: now it is a datadir
 
 Start a server on it like on any datadir: mysqld --datadir=/mnt/now. SET is only read. What the server writes goes to --upper.
 
@@ -33,13 +35,9 @@ Exit status:
   2  it could not be done
   with --run: that of the client";
 
-/// What is mounted.
+/// At which moment a set is shown.
 #[derive(Debug, Args)]
 pub struct SetArgs {
-    /// A datadir, a snapshot or a backup. It is only read.
-    #[arg(value_name = "SET")]
-    pub set: PathBuf,
-
     /// Show the files as they were later: an archive of the redo log (`innokit redo archive`) is applied, to its end or to --until.
     #[arg(long, value_name = "DIR", help_heading = "Moment")]
     pub redo: Option<PathBuf>,
@@ -59,23 +57,43 @@ pub struct SetArgs {
 /// Options of `mount`.
 #[derive(Debug, Args)]
 pub struct MountArgs {
-    #[command(flatten)]
-    pub set: SetArgs,
+    /// A datadir, a snapshot or a backup. It is only read.
+    #[arg(value_name = "SET", required_unless_present = "finish")]
+    pub set: Option<PathBuf>,
 
     /// Where the files appear: an empty directory.
-    #[arg(value_name = "MOUNTPOINT")]
-    pub point: PathBuf,
+    #[arg(value_name = "MOUNTPOINT", required_unless_present = "finish")]
+    pub point: Option<PathBuf>,
 
     /// Where what is written goes: a directory, which the next mount continues from, or `tmp` for nothing that is kept.
-    #[arg(long, value_name = "DIR|tmp")]
-    pub upper: PathBuf,
+    #[arg(long, value_name = "DIR|tmp", required_unless_present = "finish")]
+    pub upper: Option<PathBuf>,
+
+    /// Copy what nobody has read yet into the directory of --upper, while files are read and written, until it holds everything.
+    #[arg(long, requires = "upper")]
+    pub hydrate: bool,
+
+    /// With --hydrate: copy at most so much a second.
+    #[arg(long, value_name = "SIZE", value_parser = bytes, requires = "hydrate")]
+    pub rate: Option<u64>,
+
+    /// Turn the directory of an earlier mount's --upper, which holds everything, into an ordinary datadir. Nothing is mounted.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["set", "point", "upper", "hydrate", "redo", "until"])]
+    pub finish: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub moment: SetArgs,
 }
 
 /// Options of `serve`.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
+    /// A datadir, a snapshot or a backup. It is only read.
+    #[arg(value_name = "SET")]
+    pub set: PathBuf,
+
     #[command(flatten)]
-    pub set: SetArgs,
+    pub moment: SetArgs,
 
     /// Ask this and end: the statements are given to the server's client, whose output is printed and whose exit status is returned.
     #[arg(long, value_name = "SQL")]

@@ -122,6 +122,9 @@ fn a_mount_ends_when_its_files_are_closed_and_is_there_again_after_its_process_d
     assert!(Command::new("umount").arg(&mounted.point).status().expect("umount runs").success());
     let mut mounted = mounted;
     assert_eq!(mounted.status(), Some(0), "who unmounts it ends it");
+    let finished = crate::common::innokit().args(["mount", "--finish", &upper]).output().expect("innokit runs");
+    let said = String::from_utf8_lossy(&finished.stderr).into_owned();
+    assert!(finished.status.code() == Some(2) && said.contains("bytes of the set were not copied yet"), "{said}");
 }
 
 /// A file system of a few megabytes, unmounted at the end.

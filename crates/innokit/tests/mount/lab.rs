@@ -132,6 +132,12 @@ pub fn sums(dir: &Path) -> BTreeMap<PathBuf, (usize, u32)> {
     sums
 }
 
+/// The same, by the files' names in the directory.
+pub fn below(dir: &Path) -> BTreeMap<PathBuf, (usize, u32)> {
+    let named = |(path, sum): (PathBuf, (usize, u32))| (path.strip_prefix(dir).expect("below").to_path_buf(), sum);
+    sums(dir).into_iter().map(named).collect()
+}
+
 /// A program that starts the server without further words, for `serve`.
 pub fn server_program(folder: &Path, kind: &str) -> PathBuf {
     let (program, name) = if kind == "mysql" { ("mysqld", "mysqld") } else { ("mariadbd", "mariadbd") };

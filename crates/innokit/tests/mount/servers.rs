@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use crate::backup_lab::session::Session;
 use crate::backup_lab::{Server, lsn};
-use crate::lab::{Mounted, can_mount, on_mount, sums};
+use crate::lab::{Mounted, below, can_mount, on_mount, sums};
 
 /// Of one test; `make soak` kills as often as a release must stand.
 fn kills() -> u32 {
@@ -42,6 +42,7 @@ fn on_mounts(kind: &'static str) {
     server.script("kill9", &[], "");
     of_killed(&server);
     of_moment(&server, moment);
+    is_finished(&server);
     killed_again(&server);
 }
 
@@ -60,6 +61,32 @@ fn set_and_archive(server: &Server) -> u64 {
     server.script("sql", &["shop"], "DELETE FROM b WHERE id > 100;");
     server.archive_up_to(moment + 1);
     moment
+}
+
+/// The killed server's datadir, copied while a server works on it, is a datadir of its own at the end.
+fn is_finished(server: &Server) {
+    let upper = server.of("whole").display().to_string();
+    let mounted = Mounted::on(&server.of("while"), &server.data(), &["--upper", &upper, "--hydrate"]);
+    let finish = || server.run(&["mount", "--finish", &upper]);
+    assert!(finish().errors.contains("another mount uses this directory"));
+    server.script_on("while", "start", &[], "");
+    server.script_on(
+        "while",
+        "sql",
+        &["shop"],
+        "UPDATE a SET b = 'while it is copied'; DROP TABLE z; CREATE TABLE y LIKE b; INSERT INTO y SELECT * FROM b;",
+    );
+    mounted.is_heard("everything is copied");
+    server.script_on("while", "stop", &[], "");
+    let expected = below(&mounted.point);
+    mounted.end();
+    let done = finish();
+    assert_eq!(done.status, 0, "{}", done.errors);
+    assert_eq!(below(&server.of("whole")), expected, "{}: page by page", server.kind);
+    std::fs::rename(server.data(), server.of("away")).expect("renamed");
+    server.tables("whole");
+    std::fs::rename(server.of("away"), server.data()).expect("renamed");
+    assert!(finish().errors.contains("not the directory of a mount"), "{}", server.kind);
 }
 
 /// The killed server's datadir.

@@ -48,6 +48,23 @@ pub struct Entry {
     pub attrs: Attrs,
 }
 
+/// A file or a directory that needs no base any more.
+#[derive(Debug, Clone)]
+pub struct Whole {
+    /// Its path.
+    pub path: PathBuf,
+    /// What it is.
+    pub kind: Kind,
+    /// Its length.
+    pub size: u64,
+    /// Its owner, permissions and time.
+    pub attrs: Attrs,
+    /// The name of its data, if it has any.
+    pub data: Option<String>,
+    /// Bytes that are zeros, whatever its data say.
+    pub zeros: Vec<std::ops::Range<u64>>,
+}
+
 /// What is known of a file or a directory.
 #[derive(Debug, Clone, Copy)]
 pub struct Stat {
@@ -463,6 +480,27 @@ impl Upper {
             }
         }
         Ok(true)
+    }
+
+    /// All files and directories, each directory before what is in it, if nothing of the base is visible any more.
+    #[must_use]
+    pub fn whole(&self) -> Option<Vec<Whole>> {
+        if self.share().base > 0 {
+            return None;
+        }
+        let all = self.tree().walk();
+        let whole = |id: u64| {
+            let (path, stat) = (self.path(id), self.stat(id).ok()?);
+            let (mut data, mut zeros) = (None, Vec::new());
+            if let Ok(content) = self.content(id) {
+                let state = content.state();
+                data = (state.blocks.count() > 0).then(|| data_name(id));
+                let missing = state.blocks.runs(0..state.size.div_ceil(BLOCK)).filter(|(_, is_upper)| !is_upper);
+                zeros = missing.map(|(run, _)| run.start * BLOCK..run.end * BLOCK).collect();
+            }
+            Some(Whole { path, kind: stat.kind, size: stat.size, attrs: stat.attrs, data, zeros })
+        };
+        Some(all.into_iter().filter_map(whole).collect())
     }
 
     /// How much is where.
