@@ -155,7 +155,7 @@ struct FolderFile {
 }
 
 /// What is written as zeros where the file system cannot punch holes.
-const ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
 impl FolderFile {
     fn write_zeros(&self, mut offset: u64, end: u64) -> io::Result<()> {
