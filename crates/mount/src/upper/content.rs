@@ -127,6 +127,12 @@ impl State {
         }
     }
 
+    /// Everything is durable.
+    pub fn settle(&mut self) {
+        self.fresh.clear();
+        (self.is_dirty, self.is_longer) = (false, false);
+    }
+
     /// Forgets what is behind the new end.
     pub fn cut(&mut self, size: u64, base_len: u64) {
         let end = blocks_of(size);
@@ -250,6 +256,9 @@ impl Content {
     /// Copies blocks of the base that are not in the upper yet. Returns how many bytes.
     pub fn hydrate(&self, shared: &Shared, blocks: Range<u64>) -> io::Result<u64> {
         let mut copied = 0;
+        if self.is_removed() {
+            return Ok(copied);
+        }
         let mut state = self.state();
         let end = blocks_of(state.base_len.min(state.size)).min(blocks.end);
         let missing: Vec<_> = state.blocks.runs(blocks.start..end).filter(|(_, is_upper)| !is_upper).collect();

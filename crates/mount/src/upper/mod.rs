@@ -156,15 +156,16 @@ impl Upper {
         let Some(Record::Head(head)) = records.next() else {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the upper's journal is damaged"));
         };
-        let keeps = head.boot == boot;
+        // A system that does not say which boot it is may have stopped.
+        let keeps = !boot.is_empty() && head.boot == boot;
         let mut tree = Tree::new(Attrs::default());
         tree.next = tree.next.max(head.next);
         records.for_each(|record| tree.replay(record, keeps));
         tree.gone().into_iter().for_each(|(id, _)| tree.forget(id));
-        // The new journal promises all blocks, so their bytes come first.
-        for content in contents(&tree).filter(|content| !content.state().fresh.is_empty()) {
+        // The new journal promises all blocks, so their bytes come first. And a sync from now on must cover what was written before.
+        for content in contents(&tree).filter(|content| keeps && content.state().blocks.count() > 0) {
             disk.open(&data_name(content.id()))?.sync()?;
-            content.state().fresh.clear();
+            content.state().settle();
         }
         disk.sync_names()?;
         let head = Head { boot: boot.to_owned(), next: tree.next, ..head };
