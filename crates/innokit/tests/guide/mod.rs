@@ -216,8 +216,10 @@ impl Step {
         let moved = OUTSIDE
             .iter()
             .fold(self.command.clone(), |command, outside| command.replace(outside, &format!("{root_text}{outside}")));
-        let bin = Path::new(env!("CARGO_BIN_EXE_innokit")).parent().expect("a folder").display().to_string();
-        let path = format!("{bin}:{}", std::env::var("PATH").unwrap_or_default());
+        // In a folder of its own: beside it are the fuzz targets, once they are built, and one of them is called `tar`.
+        let bin = tempfile::tempdir().expect("a folder");
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_innokit"), bin.path().join("innokit")).expect("linked");
+        let path = format!("{}:{}", bin.path().display(), std::env::var("PATH").unwrap_or_default());
         let output = Command::new("bash")
             .args(["-o", "pipefail", "-c", &format!("{{ {moved}\n}} 2>&1")])
             .current_dir(root)
