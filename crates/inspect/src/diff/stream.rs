@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 
 use crate::rows::batch::{Batch, Cell};
-use crate::rows::reader::{Problem, ProblemKind};
+use crate::rows::reader::Problem;
 use crate::rows::scan::RowSink;
 
 /// The rows of one batch.
@@ -76,14 +76,7 @@ impl RowSink for Sending {
                     Cell::Null => block.put(None),
                     Cell::Bytes(bytes) => block.put(Some(bytes)),
                     Cell::Lost(why) => {
-                        let name = batch.plan().columns.get(column).map_or("", |column| column.name.as_str());
-                        problems.push(Problem {
-                            page_no: row.page_no(),
-                            record: Some(row.origin()),
-                            keys: Some("one row".to_owned()),
-                            why: format!("column {name}: {why}"),
-                            kind: ProblemKind::Rows,
-                        });
+                        problems.push(Problem::of_value(&row, batch.plan(), column, &why));
                         return ControlFlow::Break(());
                     }
                 }

@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::batch::{Batch, Cell};
 use super::damage::RowDamage;
 use super::plan::RowPlan;
-use super::reader::{Problem, ProblemKind};
+use super::reader::Problem;
 use super::scan::{RowSink, ScanOptions, scan};
 use super::source::{Tables, Wish};
 use super::split::{OpenTable, leaves, with_tree};
@@ -314,14 +314,7 @@ impl RowSink for Summing {
                 }
             };
             if let Some((number, why)) = wrong {
-                let column = batch.plan().columns.get(number).map_or("", |column| column.name.as_str());
-                problems.push(Problem {
-                    page_no: row.page_no(),
-                    record: Some(row.origin()),
-                    keys: Some("one row".to_owned()),
-                    why: format!("column {column}: {why}"),
-                    kind: ProblemKind::Rows,
-                });
+                problems.push(Problem::of_value(&row, batch.plan(), number, &why));
                 return ControlFlow::Break(());
             }
             self.count += 1;

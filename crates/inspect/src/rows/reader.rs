@@ -18,7 +18,7 @@ use format::record::shape::{RecordShapes, ShapeField};
 use format::record::{Record, RecordFields};
 use format::value::compressed;
 
-use super::batch::{Batch, ValuePlace};
+use super::batch::{Batch, Row, ValuePlace};
 use super::leaf::Builder;
 use super::plan::RowPlan;
 use crate::tree::ranges::{PageInTree, Pointer, Ranges, Reached, children, inner_page, pointers};
@@ -63,6 +63,20 @@ pub struct Problem {
     pub why: String,
     /// The kind of problem.
     pub kind: ProblemKind,
+}
+
+impl Problem {
+    /// A value of a row that cannot be read, by the number of its column in the plan.
+    pub(crate) fn of_value(row: &Row<'_>, plan: &RowPlan, column: usize, why: &impl std::fmt::Display) -> Self {
+        let name = plan.columns.get(column).map_or("", |column| column.name.as_str());
+        Self {
+            page_no: row.page_no(),
+            record: Some(row.origin()),
+            keys: Some("one row".to_owned()),
+            why: format!("column {name}: {why}"),
+            kind: ProblemKind::Rows,
+        }
+    }
 }
 
 /// What could not be read.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::format::{Encoder, Output};
 use super::ordered::{Part, Shared};
 use crate::rows::batch::Batch;
-use crate::rows::reader::{Problem, ProblemKind};
+use crate::rows::reader::Problem;
 use crate::rows::scan::RowSink;
 
 /// A worker's output.
@@ -49,14 +49,7 @@ impl<E: Encoder, O: Output<Piece = E::Piece>> Writing<'_, '_, E, O> {
                 // A purged row may be unreadable, which is not damage.
                 Err(_) if row.state() == crate::rows::batch::RowState::Freed => {}
                 Err((column, why)) => {
-                    let name = batch.plan().columns.get(column).map_or("", |column| column.name.as_str());
-                    problems.push(Problem {
-                        page_no: row.page_no(),
-                        record: Some(row.origin()),
-                        keys: Some("one row".to_owned()),
-                        why: format!("column {name}: {why}"),
-                        kind: ProblemKind::Rows,
-                    });
+                    problems.push(Problem::of_value(&row, batch.plan(), column, &why));
                     if !self.skip {
                         outcome = ControlFlow::Break(());
                         break;
