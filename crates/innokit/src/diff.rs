@@ -11,12 +11,11 @@ use format::{PageId, SpaceId};
 use inspect::diff::write::{JsonChanges, SqlChanges, TextChanges};
 use inspect::diff::{Changes, DiffOptions, DiffReport, Found, Lineage, Side, TableDiff, diff};
 use inspect::rows::scan::ScanOptions;
-use recovery::{RecoverOptions, View, ViewOptions};
+use recovery::{View, ViewOptions};
 
 use crate::args::{Command, DiffArgs, DiffFormat};
 use crate::options::Until;
 use crate::print::grouped;
-use crate::recover::limits;
 use crate::terminal::{self, shown};
 use crate::{document, view};
 
@@ -149,15 +148,7 @@ fn open(
     let mut side = Side { paths: vec![path], job: Job::default() };
     let Some((redo, moment)) = moment else { return Ok(Opened { side, view: None }) };
     let base = view::common_base(&mut side.paths)?;
-    let (until, until_time) = limits(moment);
-    let recover = RecoverOptions {
-        redo,
-        until,
-        until_time,
-        keys: args.reading.keys.files(),
-        memory: usize::try_from(args.memory).unwrap_or(usize::MAX),
-        ..RecoverOptions::default()
-    };
+    let recover = view::moment((redo, moment), args.reading.keys.files(), args.memory);
     let view = View::open(&base, ViewOptions { recover, spill, since })?;
     view::print(&view, &base, moment)?;
     let in_job = side.job.enter();

@@ -10,13 +10,12 @@ use std::thread::{self, sleep};
 use std::time::Duration;
 
 use mount::{Mount, MountOptions, UpperAt};
-use recovery::{RecoverOptions, ViewOptions};
+use recovery::ViewOptions;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::args::{MountArgs, SetArgs};
 use crate::print::written;
-use crate::recover::limits;
-use crate::{notify, terminal};
+use crate::{notify, terminal, view};
 
 /// How often it looks whether it has been unmounted.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -120,15 +119,7 @@ pub fn begin((set, moment): (&Path, &SetArgs), point: &Path, upper: UpperAt) -> 
     let keys = moment.keys.files();
     // They are read twice.
     keys.hold_pipes()?;
-    let (until, until_time) = limits(moment.until.as_ref());
-    let recover = RecoverOptions {
-        redo: moment.redo.clone(),
-        until,
-        until_time,
-        keys,
-        memory: usize::try_from(moment.memory).unwrap_or(usize::MAX),
-        ..RecoverOptions::default()
-    };
+    let recover = view::moment((moment.redo.clone(), moment.until.as_ref()), keys, moment.memory);
     let options = MountOptions { view: ViewOptions { recover, spill, since: None }, upper, report: reporter() };
     Ok(Mount::begin(set, point, options)?)
 }

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 
 use datadir::files::is_remote;
+use datadir::keys::KeyFiles;
 use recovery::{RecoverOptions, View, ViewOptions};
 
 use crate::args::Command;
@@ -38,19 +39,18 @@ pub fn look(command: &mut Command, spill: Option<File>) -> Result<(), Box<dyn Er
     }
     // The keys are read twice.
     asked.keys.hold_pipes()?;
-    let (until, until_time) = limits(asked.view.until.as_ref());
-    let recover = RecoverOptions {
-        redo: asked.view.redo.clone(),
-        until,
-        until_time,
-        keys: asked.keys,
-        memory: usize::try_from(asked.view.memory).unwrap_or(usize::MAX),
-        ..RecoverOptions::default()
-    };
+    let recover = moment((asked.view.redo.clone(), asked.view.until.as_ref()), asked.keys, asked.view.memory);
     let view = View::open(&base, ViewOptions { recover, spill, since: None })?;
     view.look_through()?;
     print(&view, &base, asked.view.until.as_ref())?;
     Ok(())
+}
+
+/// What is viewed: the end of this archive or a moment, with these keys, in so many bytes of memory.
+pub fn moment((redo, until): (Option<PathBuf>, Option<&Until>), keys: KeyFiles, memory: u64) -> RecoverOptions {
+    let (until, until_time) = limits(until);
+    let memory = usize::try_from(memory).unwrap_or(usize::MAX);
+    RecoverOptions { redo, until, until_time, keys, memory, ..RecoverOptions::default() }
 }
 
 /// Says what is viewed.
