@@ -9,8 +9,9 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use crate::common::{all_datadirs, copy};
-use crate::lab::{Mounted, below, can_mount, sums};
+use crate::lab::{Mounted, below, can_mount};
 use crate::servers::in_mount;
+use crate::sums::sums;
 
 /// A killed server's datadir, in a folder of its own.
 struct Killed {

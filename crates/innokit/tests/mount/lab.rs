@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::backup_lab::Server;
 use crate::common::{innokit, repository};
+use crate::sums::sums;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -117,22 +118,7 @@ pub fn signal(child: &Child, signal: &str) {
     assert!(killed.expect("kill runs").success());
 }
 
-/// Length and checksum of every file below a directory.
-pub fn sums(dir: &Path) -> BTreeMap<PathBuf, (usize, u32)> {
-    let (mut sums, mut left) = (BTreeMap::new(), vec![dir.to_path_buf()]);
-    while let Some(folder) = left.pop() {
-        for entry in fs::read_dir(folder).expect("a directory").flatten() {
-            if entry.path().is_dir() {
-                left.push(entry.path());
-            } else if let Ok(bytes) = fs::read(entry.path()) {
-                sums.insert(entry.path(), (bytes.len(), format::checksum::crc32c(&bytes)));
-            }
-        }
-    }
-    sums
-}
-
-/// The same, by the files' names in the directory.
+/// Length and checksum of every file below a directory, by the files' names in it.
 pub fn below(dir: &Path) -> BTreeMap<PathBuf, (usize, u32)> {
     let named = |(path, sum): (PathBuf, (usize, u32))| (path.strip_prefix(dir).expect("below").to_path_buf(), sum);
     sums(dir).into_iter().map(named).collect()

@@ -11,3 +11,5 @@ mod ends;
 mod lab;
 mod serve;
 mod servers;
+#[path = "../../../recovery/tests/view_lab/sums.rs"]
+mod sums;

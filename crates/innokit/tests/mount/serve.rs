@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 use crate::common::{Run, all_datadirs, innokit};
-use crate::lab::{can_mount, server_program, signal, sums};
+use crate::lab::{can_mount, server_program, signal};
+use crate::sums::sums;
 
 const SETS: [(&str, &str); 2] = [("mariadb", "mariadb-16k-crashed"), ("mysql", "mysql-16k-crashed")];
 

@@ -6,7 +6,8 @@ use tempfile::TempDir;
 
 use crate::backup_lab::session::Session;
 use crate::backup_lab::{Server, lsn};
-use crate::lab::{Mounted, asked, below, can_mount, on_mount, sums};
+use crate::lab::{Mounted, asked, below, can_mount, on_mount};
+use crate::sums::sums;
 
 /// Of one test; `make soak` kills as often as a release must stand.
 fn kills() -> u32 {

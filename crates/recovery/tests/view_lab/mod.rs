@@ -1,12 +1,15 @@
 //! Compares a view with the recovery of the same set: all names, and every byte of every file.
 
+mod sums;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use datadir::files;
 use flow::Job;
 use recovery::{RecoverOptions, View, ViewOptions};
+
+use self::sums::sums;
 
 /// The server's list of pages to load, which a recovery writes for its start. A view is for readers.
 const TO_LOAD: &str = "ib_buffer_pool";
@@ -73,20 +76,4 @@ fn walk(root: &Path, below: &Path, found: &mut BTreeMap<PathBuf, PathBuf>) {
             Err(error) => panic!("{}: {error}", name.display()),
         }
     }
-}
-
-/// Length and checksum of every file.
-fn sums(dir: &Path) -> BTreeMap<PathBuf, (usize, u32)> {
-    let (mut sums, mut left) = (BTreeMap::new(), vec![dir.to_path_buf()]);
-    while let Some(folder) = left.pop() {
-        for entry in fs::read_dir(folder).expect("a directory").flatten() {
-            if entry.path().is_dir() {
-                left.push(entry.path());
-            } else if let Ok(bytes) = fs::read(entry.path()) {
-                // Of a crate that tests compile with optimisation: the standard library's hasher takes ten times as long here as all else.
-                sums.insert(entry.path(), (bytes.len(), format::checksum::crc32c(&bytes)));
-            }
-        }
-    }
-    sums
 }
