@@ -200,7 +200,7 @@ impl Server {
         command.args([in_room("datadir", "files"), in_room("socket", "socket"), in_room("pid-file", "pid")]);
         command.args([in_room("tmpdir", "tmp"), in_room("secure-file-priv", "tmp")]);
         command.args(["--skip-networking", "--skip-grant-tables"]);
-        // It asks nobody, and nobody asks it; settings that came with the set (`mysqld-auto.cnf`) could send its logs anywhere. What a server does
+        // It replicates from no server and to none; settings that came with the set (`mysqld-auto.cnf`) could send its logs anywhere. What a server does
         // not know is passed over.
         command.args([
             "--loose-persisted-globals-load=OFF",

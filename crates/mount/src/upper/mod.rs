@@ -95,7 +95,7 @@ pub struct Share {
     pub read_upper: u64,
 }
 
-/// Whoever removes a file of this size or more may need its space, which is free once the removal is durable.
+/// Files of this size or more may be removed for their space, which is free once the removal is durable.
 const SPACE_AT_ONCE: u64 = 1 << 20;
 
 /// Files over a base.
@@ -530,7 +530,7 @@ fn find(tree: &Tree, path: &std::path::Path) -> Option<u64> {
     path.iter().try_fold(ROOT, |dir, name| tree.child(dir, name))
 }
 
-/// A directory's time changes with its names. Nobody relies on it after a crash.
+/// A directory's time changes with its names. It is not kept over a crash: no server reads it.
 fn touch(tree: &mut Tree, id: u64) {
     if let Some(node) = tree.get_mut(id) {
         node.attrs.modified = now();
