@@ -100,6 +100,30 @@ fn moments_go_past_changes_of_definitions_on_mariadb() {
     assert_eq!(done.status, 0, "{}", done.errors);
 }
 
+/// A server may flush its log long after it wrote it, and a definition that the archiver finds is certain from what is written on.
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn an_archive_that_has_caught_up_is_restored_to_its_own_end() {
+    let folder = TempDir::new().expect("a folder");
+    let server = Server::start_in(folder, "mariadb118", &["--innodb-flush-log-at-timeout=4".to_owned()]);
+    let mut session = Session::of(&server);
+    let socket = server.socket().display().to_string();
+    server.archive();
+    let taken = server.run(&["backup", "--user", "root", "--socket", &socket, "--to", "set", "data"]);
+    assert_eq!(taken.status, 0, "{}", taken.errors);
+    // Written at each commit, and flushed every four seconds.
+    session.ask("SET GLOBAL innodb_flush_log_at_trx_commit = 2; ALTER TABLE b ALTER COLUMN a SET DEFAULT 123");
+    for _ in 0..20 {
+        session.ask("UPDATE a SET a = a + 1 LIMIT 1");
+    }
+    let login = ["--user", "root", "--socket", &socket];
+    let archived =
+        server.run(&[&["redo", "archive", "--until-caught-up", "--to", "redo", "data"], &login[..]].concat());
+    assert_eq!(archived.status, 0, "{}", archived.errors);
+    let done = server.run(&["restore", "--redo", "redo", "--to", "out", "set"]);
+    assert!(done.status == 0 && done.text.contains("1 files of definitions changed"), "{} {}", done.text, done.errors);
+}
+
 /// The archiver has not looked since before the backup.
 fn what_changed_right_after_a_backup_is_refused_with_the_moment_of_the_backup(server: &Server, session: &mut Session) {
     session.ask("ALTER TABLE z COMMENT 'changed'; UPDATE a SET a = a + 1 LIMIT 10");

@@ -145,9 +145,12 @@ pub fn archive_beside(
         );
         let at = run.standing(follower, &ends);
         let seen = [after_look, follower.seen()].into_iter().flatten().max().unwrap_or(at.lsn);
+        let has_found = definitions.as_ref().is_some_and(Definitions::has_found);
         definitions.as_mut().map_or(Ok(()), |looks| looks.note(seen))?;
         marks.note(at, &mut || watched(&mut server, &mut watch, at))?;
-        target = target.or(flushed).or(follower.seen());
+        // The server may have written more than it has flushed. A definition that this look found is certain from `seen` on only: an archive that
+        // ended before it could not be restored to its own end.
+        target = target.or(flushed.max(has_found.then_some(seen))).or(follower.seen());
         let is_done = match options.until {
             ArchiveUntil::Stopped => false,
             ArchiveUntil::Once => look != Look::More,
