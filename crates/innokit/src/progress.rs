@@ -137,13 +137,17 @@ impl Bar {
         let started = (shown.is_some() || lines.is_some()).then(|| {
             let (job, ended) = (Job::here(), Arc::clone(&ended));
             let show = move || {
-                // Relaxed, here and where it is set: a moment later will do.
-                while !ended.load(Ordering::Relaxed) {
+                // Shown at least once: a log file then has a line of every run, however short.
+                loop {
                     let done = job.bytes();
                     if let Some(bar) = &shown {
                         bar.set_position(done);
                     } else if let Some(lines) = &lines {
                         lines.lock().unwrap_or_else(PoisonError::into_inner).tell(done, None, "");
+                    }
+                    // Relaxed, here and where it is set: a moment later will do.
+                    if ended.load(Ordering::Relaxed) {
+                        break;
                     }
                     thread::park_timeout(SHOWN_EVERY);
                 }

@@ -119,6 +119,35 @@ fn progress_is_written_to_a_pipe_on_request() {
 }
 
 #[test]
+fn unpacking_is_no_silence_in_a_log_file() {
+    let dir = Dir::new();
+    dir.file("data/t.ibd", &fixture(SAMPLE));
+    let tar = Command::new("tar").args(["-cf", "set.tar", "-C", "data", "."]).current_dir(dir.path()).status();
+    assert!(tar.expect("tar runs").success());
+    let unpack = |more: &[&str], to: &str| {
+        let mut command = innokit();
+        command.current_dir(dir.path()).args(["unpack", "set.tar", to]).args(more);
+        Run::of(&command.output().expect("innokit runs"))
+    };
+    let run = unpack(&["--progress", "always"], "shown");
+    assert!(run.status == 0 && run.errors.starts_with("innokit: read "), "{}", run.errors);
+    assert_eq!(unpack(&[], "silent").errors, "");
+}
+
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn recovery_is_no_silence_in_a_log_file() {
+    for family in ["mysql", "mariadb"] {
+        let dir = Dir::new();
+        let (datadir, to) = (all_datadirs().join(format!("{family}-16k-crashed")), dir.path().join("out"));
+        let mut command = innokit();
+        command.args(["recover", "--progress", "always", "--to"]).args([&to, &datadir]);
+        let run = Run::of(&command.output().expect("innokit runs"));
+        assert!(run.status == 0 && run.errors.starts_with("innokit: read "), "{family}: {}", run.errors);
+    }
+}
+
+#[test]
 fn a_datadir_that_a_server_has_open_is_named_as_one() {
     let dir = Dir::new();
     let path = dir.file("ibdata1", &fixture(SAMPLE));
