@@ -56,11 +56,13 @@ fn print(report: &SchemaReport, args: &SchemaArgs, started: SystemTime) -> io::R
     }
     let many = report.tables.len() > 1;
     if many {
-        // Tables are in the order of their names, so one may precede the tables it refers to.
+        // Tables are in the order of their names, so one may precede the tables that its foreign keys lead to.
         writeln!(out, "SET FOREIGN_KEY_CHECKS = 0;\n")?;
     }
     let mut database = None;
-    for table in &report.tables {
+    // A default may be the next value of a sequence, of another database too, which the server looks for when it makes the table.
+    let (sequences, tables): (Vec<_>, Vec<_>) = report.tables.iter().partition(|table| table.is_sequence());
+    for table in sequences.into_iter().chain(tables) {
         // A single table needs no USE: the user chooses the database.
         if many && database != Some(&table.schema) {
             writeln!(out, "CREATE DATABASE IF NOT EXISTS {0};\nUSE {0};\n", quoted_name(&table.schema))?;

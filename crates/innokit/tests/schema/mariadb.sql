@@ -26,3 +26,5 @@ CREATE TABLE ma_options0 (id INT PRIMARY KEY) STATS_PERSISTENT=0 PACK_KEYS=0 STA
 CREATE TABLE ma_binary (a ENUM('5','6') CHARACTER SET binary, b BINARY(3) DEFAULT '', c VARBINARY(10) DEFAULT '', d VARBINARY(10) DEFAULT 'a', e VARBINARY(10) COMPRESSED DEFAULT '', f SET('x') CHARACTER SET binary DEFAULT 'x') CHARSET=binary;
 CREATE TABLE ma_binary2 (a ENUM('5','6') CHARACTER SET binary, b TEXT CHARACTER SET binary) CHARSET=latin1;
 CREATE TABLE ma_like_column (a INT, b INT DEFAULT (a), c INT DEFAULT (a + 1), d INT DEFAULT `a`, `e``f` INT, g INT DEFAULT (`e``f`));
+CREATE TABLE ma_next (id INT PRIMARY KEY DEFAULT nextval(ma_seq), a INT);
+CREATE TABLE `odd-db`.next_elsewhere (id INT PRIMARY KEY DEFAULT nextval(t.ma_seq), a INT);

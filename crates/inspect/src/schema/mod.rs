@@ -81,6 +81,12 @@ pub struct SchemaReport {
 }
 
 impl TableSchema {
+    /// Whether it is a sequence of MariaDB.
+    #[must_use]
+    pub fn is_sequence(&self) -> bool {
+        self.definition.as_ref().is_some_and(|definition| definition.declared.is_sequence)
+    }
+
     /// Foreign keys that are known.
     #[must_use]
     pub fn foreign_keys(&self) -> usize {
