@@ -65,6 +65,8 @@ ODD = set("float double json binary varbinary tinyblob blob mediumblob longblob 
           "multipolygon geometrycollection geomcollection vector".split())
 #: Such a table has rows that it had, and columns that nothing shows; INSERT gives it neither.
 VERSIONED = "WITH SYSTEM VERSIONING"
+#: What the client says when its server is gone.
+LOST = re.compile(rb"ERROR (2002|2006|2013|2026)")
 #: Begins what a session says of the next table.
 MARK = "next table of suites"
 SYSTEM = "('mysql','sys','information_schema','performance_schema')"
@@ -238,17 +240,17 @@ class Server:
         return told
 
     def take(self, statements, seconds):
-        """Runs statements; which of them fail does not matter. False if that took too long."""
+        """Runs statements; which of them fail does not matter. Returns whether that was in time, and whether the server still answers."""
         # A delimiter of the client's, which no statement has.
         text = b"DELIMITER $$END$$\n" + b"".join(it.encode("latin1", "replace") + b"\n$$END$$\n" for it in statements)
         words = ["--force", "--default-character-set=utf8mb4", "--skip-reconnect", "--binary-mode", "--init-command=SET SESSION lock_wait_timeout=2, innodb_lock_wait_timeout=2"]
         if self.kind == "mysql":
             words.append("--commands")
         try:
-            self.run("sql", *words, stdin=text, timeout=seconds, check=False)
-            return True
+            done = subprocess.run([HERE / "server.sh", self.kind, "sql", self.datadir, *words], input=text, capture_output=True, timeout=seconds)
+            return True, not LOST.search(done.stderr) or self.is_up()
         except subprocess.TimeoutExpired:
-            return False
+            return False, self.is_up()
 
     def is_up(self):
         return subprocess.run([HERE / "server.sh", self.kind, "sql", self.datadir, "-e", "DO 0"], capture_output=True).returncode == 0
@@ -283,9 +285,10 @@ class Batch:
         self.server.make()
         self.server.ask("CREATE DATABASE kept;")
         for file in self.files:
-            if not self.server.take(file.statements(), self.seconds):
+            is_in_time, is_up = self.server.take(file.statements(), self.seconds)
+            if not is_in_time:
                 self.counts["files that took too long"] += 1
-            if not self.server.is_up():
+            if not is_up:
                 self.counts["files that ended the server"] += 1
                 self.server.run("stop", check=False)
                 self.server.start()
