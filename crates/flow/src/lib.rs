@@ -83,7 +83,7 @@ pub use devices::{DeviceShare, Devices};
 pub use files::{DIRECT_ALIGN, FileHandle, FileId, FileSet};
 pub use gather::{Gather, GatherPlan, Gathered, ReadAhead, Want};
 pub use job::{InJob, Job, did_bytes, for_this_job};
-pub use memory::give_back_memory;
+pub use memory::{available_memory, give_back_memory};
 pub use options::{Engine, IoMode, OptionsError, ReadOptions};
 pub use plan::{BLOCK_ALIGN, Block, Cursor, FileRange, Plan};
 pub use reader::{FileFailure, Piece, Reader, ReaderError};

@@ -12,6 +12,7 @@ use recovery::{BeyondKind, ReachedMoment, RecoverOptions, Recovered, Waiting};
 
 use crate::args::RecoverArgs;
 use crate::options::Until;
+use crate::options::memory::WorkingMemory;
 use crate::options::moment::Moment;
 use crate::print::{grouped, peak_memory, position, written};
 use crate::progress::Bar;
@@ -56,7 +57,7 @@ pub fn print_reached(asked: &Moment, reached: &ReachedMoment, lsn: u64, out: &mu
 /// Recovers the datadir. Returns the exit status.
 pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
     let started = SystemTime::now();
-    let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
+    let memory = args.memory.choose();
     let (until, until_time) = limits(args.until.as_ref());
     let to = args.to.clone();
     if args.in_place && !args.dry_run {
@@ -85,7 +86,7 @@ pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
         places: args.outside.clone(),
         warm,
         keys,
-        memory,
+        memory: memory.bytes,
         ..RecoverOptions::default()
     };
     let done = match Bar::following(args.progress, || recovery::recover(&args.datadir, &options)) {
@@ -100,10 +101,10 @@ pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
         peak_memory(&mut terminal::err())?;
         wall::tell(&mut terminal::err())?;
     }
-    written(print(&done, args, started), 0)
+    written(print(&done, (args, memory), started), 0)
 }
 
-fn print(done: &Recovered, args: &RecoverArgs, started: SystemTime) -> io::Result<()> {
+fn print(done: &Recovered, (args, memory): (&RecoverArgs, WorkingMemory), started: SystemTime) -> io::Result<()> {
     let mut out = terminal::out();
     if args.json {
         return document::write((started, 0), false, done, &mut out);
@@ -113,6 +114,9 @@ fn print(done: &Recovered, args: &RecoverArgs, started: SystemTime) -> io::Resul
     }
     print_increments(done, &mut out)?;
     print_recovered(done, args.dry_run, &mut out)?;
+    if !done.was_clean {
+        memory.tell(&mut out)?;
+    }
     print_moment(args.until.as_ref(), done, &mut out)?;
     print_outside(done, &mut out)?;
     print_not_in_redo(done, &mut out)?;

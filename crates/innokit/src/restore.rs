@@ -9,6 +9,7 @@ use recovery::{RecoverOptions, RestoreOptions, Restored};
 
 use crate::args::RestoreArgs;
 use crate::document;
+use crate::options::memory::WorkingMemory;
 use crate::print::{grouped, human, written};
 use crate::progress::Bar;
 use crate::recover::{
@@ -26,7 +27,7 @@ pub fn run(args: &RestoreArgs) -> Result<u8, Box<dyn Error>> {
     let (until, until_time) = limits(args.until.as_ref());
     let keys = KeyFiles { keyrings: args.keyring.clone(), key_file: args.key_file.clone() };
     keys.hold_pipes()?;
-    let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
+    let memory = args.memory.choose();
     let (redo, increments) = (args.redo.clone(), args.increment.clone());
     let recover = RecoverOptions {
         until,
@@ -40,7 +41,7 @@ pub fn run(args: &RestoreArgs) -> Result<u8, Box<dyn Error>> {
         on_outside: Some(tell_outside),
         places: args.outside.clone(),
         keys,
-        memory,
+        memory: memory.bytes,
         ..RecoverOptions::default()
     };
     let options = RestoreOptions {
@@ -59,10 +60,10 @@ pub fn run(args: &RestoreArgs) -> Result<u8, Box<dyn Error>> {
         }
         Err(error) => return Err(error.into()),
     };
-    written(print(&restored, args, started), 0)
+    written(print(&restored, (args, memory), started), 0)
 }
 
-fn print(restored: &Restored, args: &RestoreArgs, started: SystemTime) -> io::Result<()> {
+fn print(restored: &Restored, (args, memory): (&RestoreArgs, WorkingMemory), started: SystemTime) -> io::Result<()> {
     let mut out = terminal::out();
     if args.json {
         return document::write((started, 0), false, restored, &mut out);
@@ -75,6 +76,9 @@ fn print(restored: &Restored, args: &RestoreArgs, started: SystemTime) -> io::Re
     }
     print_increments(&restored.recovered, &mut out)?;
     print_recovered(&restored.recovered, false, &mut out)?;
+    if !restored.recovered.was_clean {
+        memory.tell(&mut out)?;
+    }
     print_moment(args.until.as_ref(), &restored.recovered, &mut out)?;
     let (bytes, files, to) = (human(restored.bytes as f64), grouped(restored.files), args.to.display());
     if args.moves {

@@ -6,8 +6,8 @@ use clap::{ArgGroup, Args};
 use recovery::OutsidePlace;
 
 use crate::options::keys::key_file;
+use crate::options::memory::RedoMemory;
 use crate::options::output::Progress;
-use crate::options::sizes::bytes;
 use crate::options::until::{Until, until};
 
 pub(super) const RECOVER_EXAMPLES: &str = "\
@@ -91,9 +91,8 @@ pub struct RecoverArgs {
     #[arg(long)]
     pub no_warm: bool,
 
-    /// Memory to work in, at least 64M. If the redo does not fit, the log is read several times.
-    #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "512M")]
-    pub memory: u64,
+    #[command(flatten)]
+    pub memory: RedoMemory,
 
     /// Report the memory used on standard error.
     #[arg(short, long)]

@@ -8,6 +8,7 @@ use recovery::{FileOwner, OutsidePlace};
 
 use super::recover::outside;
 use crate::options::keys::key_file;
+use crate::options::memory::RedoMemory;
 use crate::options::output::Progress;
 use crate::options::sizes::bytes;
 use crate::options::until::{Until, until};
@@ -90,9 +91,8 @@ pub struct RestoreArgs {
     #[arg(long)]
     pub allow_damage: bool,
 
-    /// Memory to work in, at least 64M. If the redo does not fit, the log is read several times.
-    #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "512M")]
-    pub memory: u64,
+    #[command(flatten)]
+    pub memory: RedoMemory,
 
     /// If the files in an archive are larger than this in all, decompressed, end with an error and leave nothing. The default is the free
     /// space less a twentieth.

@@ -2,6 +2,7 @@
 
 mod civil;
 pub mod keys;
+pub mod memory;
 pub mod moment;
 pub mod output;
 mod posix_zone;
