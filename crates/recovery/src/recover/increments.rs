@@ -14,6 +14,7 @@
 
 pub(super) mod binlogs;
 mod files;
+pub(super) mod marker;
 mod pages;
 mod put;
 
@@ -23,12 +24,12 @@ use format::Lsn;
 use format::keyring::KeyStore;
 
 use self::files::Files;
+use self::marker::Lsns;
 use self::pages::Formats;
-use super::backup::refuse_damaged_pages;
-use super::error::{Result, refused};
-use super::increment_marker::{self as marker, Lsns};
-use super::log::RedoLog;
-use super::wanted::Wanted;
+use crate::recover::error::{Result, refused};
+use crate::recover::foreign::backup::refuse_damaged_pages;
+use crate::recover::log::RedoLog;
+use crate::recover::survey::wanted::Wanted;
 use datadir::backup_notes::{BackupNotes, XTRABACKUP};
 use datadir::log_name::COPIED_LOG;
 use datadir::redo_log::copied_log;

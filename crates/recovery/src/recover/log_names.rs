@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use format::keyring::KeyStore;
 use format::{Lsn, SpaceId};
 
-use super::budget::Budget;
-use super::error::Result;
-use super::log::RedoLog;
-use super::wanted::Wanted;
+use crate::recover::error::Result;
+use crate::recover::log::RedoLog;
+use crate::recover::plan::budget::Budget;
+use crate::recover::survey::wanted::Wanted;
 
 /// Names of tablespaces according to a datadir's log. The datadir need not have any other file yet.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::super::error::{Result, failed};
+use crate::recover::error::{Result, failed};
 use datadir::files::AskPath;
 use datadir::reading::read_small;
 

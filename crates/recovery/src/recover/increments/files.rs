@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use format::SpaceId;
 use logs::delta::Meta;
 
-use super::super::backup_files::FileNotes;
-use super::super::error::{Result, damaged, failed, refused};
-use super::super::reduced_files::Reduced;
-use super::super::survey::is_packed;
-use super::super::walk::walk;
 use super::binlogs;
+use crate::recover::error::{Result, damaged, failed, refused};
+use crate::recover::foreign::backup_files::FileNotes;
+use crate::recover::foreign::reduced_files::Reduced;
+use crate::recover::place::walk::walk;
+use crate::recover::survey::tablespaces::is_packed;
 use datadir::backup_notes::XTRABACKUP;
 use datadir::content::{delta_note, read_delta_note};
 use datadir::log_name::REDO_DIR;

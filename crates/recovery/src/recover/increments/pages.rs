@@ -11,11 +11,11 @@ use format::page::seal::seal_mysql;
 use format::{Lsn, NotTablespace, PageId, PageSize, SpaceFormat, SpaceId, Verdict, verify_page};
 use logs::delta::{Page, Parser};
 
-use super::super::error::{RecoverError, Result, damaged, failed, refused};
-use super::super::system::SystemFiles;
-use super::super::walk::walk;
 use super::files::{Delta, Files};
 use crate::door;
+use crate::recover::error::{RecoverError, Result, damaged, failed, refused};
+use crate::recover::place::walk::walk;
+use crate::recover::space::system::SystemFiles;
 use datadir::name::NameHint;
 use datadir::reading::read_up_to;
 

@@ -13,10 +13,10 @@ use redo::follow::Walk;
 use redo::mariadb::{Format, LogFile, START_OFFSET, key_information};
 use redo::segment::SegmentHeader;
 
-use super::super::error::{Result, damaged, failed, refused};
 use super::hole::Hole;
 use crate::archive::{ArchiveError, History, SegmentName, Stored, closed_at, last_marks, segments};
 use crate::door;
+use crate::recover::error::{Result, damaged, failed, refused};
 use datadir::reading::read_up_to;
 
 /// Bytes of both logs that are compared.

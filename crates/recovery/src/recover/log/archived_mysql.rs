@@ -11,11 +11,11 @@ use redo::block::{LOG_BLOCK_HDR_SIZE, LOG_BLOCK_SIZE, block_start};
 use redo::mysql::follow::{agree, is_full_block};
 use redo::mysql::{LOG_FILE_HDR_SIZE, LogFile};
 
-use super::super::error::{Result, damaged, failed, refused};
 use super::archived::unreadable;
 use super::hole::Hole;
 use crate::archive::{SegmentName, StoredBlocks, closed_at, last_marks, segments};
 use crate::door;
+use crate::recover::error::{Result, damaged, failed, refused};
 use datadir::mysql_log::MySqlLog;
 use datadir::reading::read_up_to;
 

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use format::Lsn;
 
-use super::super::error::{Result, refused};
 use crate::archive::SegmentName;
+use crate::recover::error::{Result, refused};
 use datadir::files::AskPath;
 
 /// Why no more segments can be read, although their timeline goes on. Other timelines prove nothing: they are another history.

@@ -17,9 +17,9 @@ use redo::mtr_reader::MtrReader;
 use redo::verify_mariadb::{self, StreamDamage, StreamVerifier, Verifier};
 use redo::{LogVendor, RedoError};
 
-use super::super::error::{RecoverError, Result, damaged, failed, locked_out, refused};
 use super::archived::Archived;
 use crate::door;
+use crate::recover::error::{RecoverError, Result, damaged, failed, locked_out, refused};
 use datadir::log_name::LOG;
 use datadir::reading::read_up_to;
 

@@ -25,11 +25,11 @@ use redo::mysql::{FORMAT_MANY_FILES, FORMAT_MID_GROUP, LOG_FILE_HDR_SIZE, LOG_HE
 use redo::record::{RecordFault, TableState};
 use redo::verify_mysql;
 
-use super::super::durable::sync_directory_of;
-use super::super::error::{RecoverError, Result, damaged, failed, locked_out, refused};
 use super::archived_mysql::{ArchivedEnd, find, needed_to};
 use super::verify::{verify_end, verify_stretch};
 use crate::door;
+use crate::recover::error::{RecoverError, Result, damaged, failed, locked_out, refused};
+use crate::recover::place::durable::sync_directory_of;
 use datadir::files::AskPath;
 use datadir::known_servers::Maker;
 use datadir::log_name::{LOG, REDO_DIR};

@@ -18,9 +18,9 @@ use flow::{BLOCK_ALIGN, Block, Counters, FileId, Reader, did_bytes, for_this_job
 use format::{Lsn, PageId};
 use redo::record::{Effect, FileRecord, Grammar, Mtr, RedoRecord, Subject};
 
-use super::super::error::{RecoverError, Result, damaged, failed};
 use super::RedoLog;
 use super::mtr_source::MtrSource;
+use crate::recover::error::{RecoverError, Result, damaged, failed};
 use crate::redo_batch::RedoBatch;
 
 /// Chunks in flight between the threads; each has one block of the log.

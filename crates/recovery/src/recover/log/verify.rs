@@ -7,7 +7,7 @@ use std::path::Path;
 use format::Lsn;
 use redo::verify_blocks::{BlockDamage, BlockVerifier, Misfit};
 
-use super::super::error::{Result, damaged, failed, locked_out};
+use crate::recover::error::{Result, damaged, failed, locked_out};
 use datadir::reading::read_up_to;
 
 /// Bytes per read.

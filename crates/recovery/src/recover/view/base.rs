@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use flow::{Descriptors, FileHandle};
 use format::SpaceId;
 
-use super::super::error::{Result, failed};
-use super::super::open_files::descriptors;
-use super::super::plan::RecoverPlan;
 use crate::door;
+use crate::recover::error::{Result, failed};
+use crate::recover::place::open_files::descriptors;
+use crate::recover::plan::RecoverPlan;
 
 /// A file of a tablespace, under its name in the base.
 #[derive(Debug)]

@@ -10,14 +10,16 @@ use format::bytes::be;
 use format::fil::FIL_PAGE_LSN;
 use format::{Lsn, PageId, SpaceId, Verdict};
 
-use super::super::error::{RecoverError, Result, failed};
-use super::super::page_work::{Apply, Closed, GiveUpWaiting, PageBuffers, Restore, Tally, Task, Touched, Wipe};
-use super::super::plan::RecoverPlan;
-use super::super::space::PlannedSpace;
 use super::Waiting;
 use super::base::{BaseFile, BaseFiles};
 use super::cache::Cache;
 use super::page_log::PageLog;
+use crate::recover::error::{RecoverError, Result, failed};
+use crate::recover::plan::RecoverPlan;
+use crate::recover::replay::page_work::{
+    Apply, Closed, GiveUpWaiting, PageBuffers, Restore, Tally, Task, Touched, Wipe,
+};
+use crate::recover::space::PlannedSpace;
 
 /// Bytes of pages kept.
 const CACHE_MAX: usize = 32 << 20;

@@ -41,21 +41,21 @@ use self::names::Names;
 use self::page_log::PageLog;
 use self::storage::Storage;
 pub use self::tree::{EntryKind, ViewEntry, ViewFile};
-use super::budget::Budget;
-use super::ending::Ending;
-use super::error::{Result, refused};
-use super::later_files::named_in;
-use super::log::RedoLog;
-use super::moment::with_lsn_of;
-use super::options::RecoverOptions;
-use super::place::Lock;
-use super::plan::RecoverPlan;
-use super::reached::ReachedMoment;
-use super::run::open_log;
-use super::shadow::SHADOW_NAME;
-use super::wanted::Wanted;
-use super::{backup, dictionary_pages, increment_marker, planning};
 use crate::manifest;
+use crate::recover::error::{Result, refused};
+use crate::recover::finish::ending::Ending;
+use crate::recover::foreign::backup;
+use crate::recover::increments::marker as increment_marker;
+use crate::recover::log::RedoLog;
+use crate::recover::moment::with_lsn_of;
+use crate::recover::options::RecoverOptions;
+use crate::recover::options::reached::ReachedMoment;
+use crate::recover::place::{Lock, SHADOW_NAME};
+use crate::recover::plan::budget::Budget;
+use crate::recover::plan::{RecoverPlan, dictionary_pages};
+use crate::recover::run::{checked_plan, open_log};
+use crate::recover::survey::later_files::named_in;
+use crate::recover::survey::wanted::Wanted;
 
 /// How to view a datadir.
 #[derive(Debug, Default)]
@@ -98,7 +98,7 @@ impl View {
         }
         let budget = Budget::of(options.memory);
         let wanted = Wanted::read(&log, budget.plan, budget.at_once(options.round), options.until)?;
-        let plan = planning::plan(&base, wanted, &keys)?;
+        let plan = checked_plan::plan(&base, wanted, &keys)?;
         refuse_outside(&plan)?;
         let storage = if plan.wanted.is_clean {
             Storage::new(base, Names::default(), None, options.moment, lock)

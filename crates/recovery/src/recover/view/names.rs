@@ -11,11 +11,11 @@ use format::bytes::be;
 use format::fil::FIL_PAGE_LSN;
 use format::{Lsn, SpaceFormat, SpaceId};
 
-use super::super::ending::{ClosedFile, Ending};
-use super::super::error::{RecoverError, Result, failed};
-use super::super::log::RedoLog;
-use super::super::plan::RecoverPlan;
 use crate::door;
+use crate::recover::error::{RecoverError, Result, failed};
+use crate::recover::finish::ending::{ClosedFile, Ending};
+use crate::recover::log::RedoLog;
+use crate::recover::plan::RecoverPlan;
 use datadir::doublewrite::{each_slot, files_in};
 use datadir::redo_log::unbegun_truncation_logs;
 

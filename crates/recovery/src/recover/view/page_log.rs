@@ -15,10 +15,10 @@ use format::bytes::be;
 use format::{Lsn, PageId};
 use redo::record::{Grammar, Mtr};
 
-use super::super::apply::gather;
-use super::super::error::{RecoverError, Result, refused};
-use super::super::log::RedoLog;
-use super::super::plan::RecoverPlan;
+use crate::recover::error::{RecoverError, Result, refused};
+use crate::recover::log::RedoLog;
+use crate::recover::plan::RecoverPlan;
+use crate::recover::replay::gather;
 use crate::redo_batch::RedoBatch;
 
 /// A chunk holds whole pages, and ends with the first that reaches this size, bytes.

@@ -15,11 +15,11 @@ use flow::queue::{KeptFiles, Made};
 use flow::{FileId, SharedEngine};
 use format::SpaceId;
 
-use super::super::place::Lock;
-use super::super::reached::ReachedMoment;
 use super::maker::Maker;
 use super::names::{Names, Patched, Shown};
 use crate::door;
+use crate::recover::options::reached::ReachedMoment;
+use crate::recover::place::Lock;
 
 /// Failures that are kept: one makes a report undecided.
 const FAILED_MAX: usize = 1000;

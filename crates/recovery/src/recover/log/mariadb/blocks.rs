@@ -11,10 +11,10 @@ use redo::plain_block::plain_block;
 use redo::verify_blocks::BlockVerifier;
 use redo::verify_mariadb::Segment;
 
-use super::super::super::error::{Result, failed, refused};
-use super::super::verify::{verify_end, verify_stretch};
 use super::{Lsn, MariaDbLog};
 use crate::door;
+use crate::recover::error::{Result, failed, refused};
+use crate::recover::log::verify::{verify_end, verify_stretch};
 use datadir::reading::read_up_to;
 
 const BLOCK: u64 = LOG_BLOCK_SIZE as u64;

@@ -1,0 +1,140 @@
+//! Closes the log once the data files contain all its redo.
+//!
+//! MariaDB's log is closed in place, by its next checkpoint. MySQL's gets one more file, or, before 8.0.30, a new first file.
+//!
+//! If the recovery ends before the log does, the rest of the log must disappear: a server or a second run would take it for the
+//! continuation. It may be anywhere in the ring, under LSNs that the server will use again. So the log is not closed in place; a new log
+//! with nothing but its closing record replaces it. Until then the old log is complete, and a run with another end, or with none, is still
+//! possible. For the same reason, doublewrite copies later than the end are wiped. With an archive, the datadir's own log, which ends
+//! earlier, is replaced.
+
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use format::Lsn;
+use format::keyring::KeyStore;
+use rustix::fs::{FallocateFlags, fallocate};
+
+use crate::door;
+use crate::recover::error::{RecoverError, Result, failed};
+use crate::recover::log::{RedoLog, Vendor};
+use crate::recover::place::durable::{give, sync_directory_of};
+use crate::recover::plan::RecoverPlan;
+use crate::recover::survey::wanted::Wanted;
+
+/// A new log's name until it is in place: servers use it for their own unfinished logs and remove such files.
+const NEW_LOG: &str = "ib_logfile101";
+
+/// How the log will record that everything is in the data files; prepared before anything is written.
+pub(in crate::recover) enum Ending {
+    /// In place, with its next checkpoint.
+    InPlace(Vec<u8>),
+    /// With a new log that starts where the recovery ends: its first bytes, and its size.
+    NewLog(Vec<u8>, u64),
+    /// With one more log file: its first bytes, and its size.
+    NewFile(Vec<u8>, usize),
+}
+
+/// A file of a closed log.
+#[derive(Debug)]
+pub(in crate::recover) struct ClosedFile {
+    pub path: PathBuf,
+    /// Its length. `None` for a file that is removed.
+    pub len: Option<u64>,
+    /// Whether it is the file that was there, but for the writes. Otherwise it is zeros but for them.
+    pub has_base: bool,
+    /// Bytes by their offsets, in the order in which they are written.
+    pub writes: Vec<(u64, Vec<u8>)>,
+}
+
+impl Ending {
+    pub fn of(log: &RedoLog, plan: &RecoverPlan, keys: &KeyStore) -> Result<Self> {
+        let (end, named) = (plan.wanted.end, plan.named());
+        match &log.vendor {
+            Vendor::MariaDb(log) if plan.wanted.is_backup => {
+                let bytes = log.of_prepared(end, keys)?;
+                let size = bytes.len() as u64;
+                Ok(Self::NewLog(bytes, size))
+            }
+            Vendor::MariaDb(log) if plan.wanted.rest.is_none() && log.archived.is_none() => {
+                Ok(Self::InPlace(log.closing(end, &named)?))
+            }
+            Vendor::MariaDb(log) => Ok(Self::NewLog(log.restarted(end, &named, keys)?, log.own_size())),
+            Vendor::MySql(log) => {
+                let (bytes, size) = log.closing(&plan.wanted.tables, plan.wanted.log_end)?;
+                Ok(if log.is_ring() { Self::NewLog(bytes, size as u64) } else { Self::NewFile(bytes, size) })
+            }
+        }
+    }
+
+    /// The flushed LSN to record in the system tablespace, if the server reads it there.
+    pub fn flush_lsn(&self, log: &RedoLog, wanted: &Wanted) -> Option<Lsn> {
+        log.has_flush_lsn().then(|| match &log.vendor {
+            Vendor::MariaDb(_) => wanted.end,
+            Vendor::MySql(log) => log.next_checkpoint(wanted.log_end),
+        })
+    }
+
+    /// The files of the log once it is closed, for who does not write them.
+    pub fn closed(&self, log: &RedoLog, end: Lsn) -> Result<Vec<ClosedFile>> {
+        let new = |path: &Path, bytes: &[u8], len: u64| ClosedFile {
+            path: path.to_path_buf(),
+            len: Some(len),
+            has_base: false,
+            writes: vec![(0, bytes.to_vec())],
+        };
+        match (self, &log.vendor) {
+            (Self::InPlace(closing), Vendor::MariaDb(log)) => {
+                let writes = log.closing_writes(end, closing)?;
+                Ok(vec![ClosedFile { path: log.path.clone(), len: Some(log.own_size()), has_base: true, writes }])
+            }
+            (Self::NewLog(bytes, size), Vendor::MariaDb(log)) => Ok(vec![new(&log.path, bytes, *size)]),
+            (Self::NewLog(bytes, size), Vendor::MySql(log)) => Ok(vec![new(log.first_file(), bytes, *size)]),
+            (Self::NewFile(bytes, size), Vendor::MySql(log)) => {
+                let (path, replaced) = log.closing_place()?;
+                let gone = replaced.into_iter().map(|path| ClosedFile {
+                    path,
+                    len: None,
+                    has_base: false,
+                    writes: Vec::new(),
+                });
+                Ok(gone.chain([new(&path, bytes, *size as u64)]).collect())
+            }
+            _ => Err(RecoverError::Internal("the redo log is not closed like this")),
+        }
+    }
+
+    pub fn write(&self, log: &RedoLog, end: Lsn) -> Result<()> {
+        match (self, &log.vendor) {
+            (Self::InPlace(closing), Vendor::MariaDb(log)) => log.close(end, closing),
+            (Self::NewLog(bytes, size), Vendor::MariaDb(log)) => replace(&log.path, bytes, *size),
+            (Self::NewLog(bytes, size), Vendor::MySql(log)) => replace(log.first_file(), bytes, *size),
+            (Self::NewFile(bytes, size), Vendor::MySql(log)) => log.close(bytes, *size),
+            _ => Err(RecoverError::Internal("the redo log is not closed like this")),
+        }
+    }
+}
+
+/// Replaces a log file, atomically, with one of `size` bytes that starts with `bytes` and is otherwise empty.
+pub(in crate::recover) fn replace(path: &Path, bytes: &[u8], size: u64) -> Result<()> {
+    let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(RecoverError::Internal("the redo log has no name"));
+    };
+    // Through a link this would write beside its target, which is anywhere.
+    let old = door::read(dir, name).and_then(|old| old.metadata());
+    let (like, new) = (old.map_err(failed(path, "looking at the redo log"))?, path.with_file_name(NEW_LOG));
+    let file = door::replace(dir, NEW_LOG).map_err(failed(&new, "making the new redo log"))?;
+    give(&file, &new, &like)?;
+    let write = || {
+        // If space cannot be reserved, the file has its length anyway.
+        if size > 0 && fallocate(&file, FallocateFlags::empty(), 0, size) == Err(rustix::io::Errno::NOSPC) {
+            return Err(rustix::io::Errno::NOSPC.into());
+        }
+        file.set_len(size)?;
+        file.write_all_at(bytes, 0)?;
+        file.sync_all()
+    };
+    write().map_err(failed(&new, "writing the new redo log"))?;
+    door::rename(dir, NEW_LOG, name).map_err(failed(path, "replacing the redo log"))?;
+    sync_directory_of(path)
+}
