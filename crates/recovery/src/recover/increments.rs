@@ -101,7 +101,7 @@ impl Taken {
             return refused(format!("{}: not the log of an increment", log.path.display()));
         }
         let wanted = Wanted::read(&log, memory, 0, None)?;
-        formats.prove(&self.files, wanted.log_end, &wanted.changed)
+        formats.prove(&self.files, wanted.log_end, &wanted.files.changed)
     }
 }
 

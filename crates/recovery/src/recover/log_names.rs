@@ -25,7 +25,12 @@ impl LogNames {
     pub fn read(datadir: &Path, keys: &KeyStore, memory: usize) -> Result<Self> {
         let log = RedoLog::open(datadir, false, keys)?;
         let wanted = Wanted::read(&log, Budget::of(memory).plan, 0, None)?;
-        Ok(Self { names: wanted.names, owners: wanted.owners, dropped: wanted.deleted, end: wanted.log_end })
+        Ok(Self {
+            names: wanted.files.names,
+            owners: wanted.files.owners,
+            dropped: wanted.files.deleted,
+            end: wanted.log_end,
+        })
     }
 
     /// Where the log ends. A recovery may end earlier, if only names of tablespaces follow.

@@ -51,7 +51,7 @@ impl Ending {
     pub fn of(log: &RedoLog, plan: &RecoverPlan, keys: &KeyStore) -> Result<Self> {
         let (end, named) = (plan.wanted.end, plan.named());
         match &log.vendor {
-            Vendor::MariaDb(log) if plan.wanted.is_backup => {
+            Vendor::MariaDb(log) if plan.wanted.kind.is_backup => {
                 let bytes = log.of_prepared(end, keys)?;
                 let size = bytes.len() as u64;
                 Ok(Self::NewLog(bytes, size))

@@ -123,7 +123,7 @@ impl Recovered {
             files_renamed: done.renamed,
             files_made: done.made,
             files_resized: done.resized,
-            was_backup: plan.wanted.is_backup,
+            was_backup: plan.wanted.kind.is_backup,
             not_in_backup: plan.not_in_backup.clone(),
             outside: Vec::new(),
             increments: Vec::new(),

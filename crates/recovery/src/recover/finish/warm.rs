@@ -37,8 +37,8 @@ pub(in crate::recover) fn pages(plan: &RecoverPlan) -> impl Iterator<Item = Page
         let space = plan.spaces.get(&id.space);
         space.is_some_and(|space| space.format.physical().offset_of(id.page_no.0) < space.len)
     };
-    let pages = plan.wanted.load.in_use().filter(move |id| is_there(id) && !plan.copies.is_inside(*id));
-    pages.take(if plan.wanted.is_backup { 0 } else { LINES_MAX })
+    let pages = plan.wanted.pages.load.in_use().filter(move |id| is_there(id) && !plan.copies.is_inside(*id));
+    pages.take(if plan.wanted.kind.is_backup { 0 } else { LINES_MAX })
 }
 
 /// Writes the list if the log changes any page. Returns the number of pages of the log in it.
@@ -62,7 +62,7 @@ pub(in crate::recover) fn write(datadir: &Path, plan: &RecoverPlan) -> Result<u6
     if pages.peek().is_none() {
         return Ok(0);
     }
-    let is_known = |id: PageId| plan.wanted.load.has(id) || plan.wanted.deleted.contains(&id.space);
+    let is_known = |id: PageId| plan.wanted.pages.load.has(id) || plan.wanted.files.deleted.contains(&id.space);
     let file = door::replace(datadir, UNFINISHED)
         .map_err(failed(&new, "making the list of pages (--no-warm does without)"))?;
     let lines = write_lines(&file, pages, old, is_known, LINES_MAX).and_then(|lines| file.sync_all().map(|()| lines));

@@ -201,7 +201,7 @@ fn new_name(note: &Path) -> Result<PathBuf> {
 mod tests {
     use std::fs;
 
-    use super::super::backup_files::tests;
+    use super::super::backup_files::tests::assert_any_step_may_be_the_last;
     use super::*;
 
     /// The start of a tablespace with this number, and a text that identifies it.

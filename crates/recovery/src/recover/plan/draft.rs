@@ -37,11 +37,11 @@ const UNDO_OF_MARIADB_MAX: u32 = 127;
 
 /// Reads the first page of every tablespace. The draft includes tablespaces changed only by the part of the log that is left out.
 pub(in crate::recover) fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeyStore) -> Result<RecoverPlan> {
-    if let Some((space, name)) = &wanted.strange {
+    if let Some((space, name)) = &wanted.files.strange {
         return refused(format!("tablespace {space} is called `{name}`, which no server would choose"));
     }
     let mut survey = Survey::take(datadir, &wanted, keys)?;
-    if wanted.is_backup && wanted.grammar == Grammar::MySql {
+    if wanted.kind.is_backup && wanted.kind.grammar == Grammar::MySql {
         refuse_without_dictionary(datadir, &survey)?;
     }
     let checkpoint = wanted.checkpoint;
@@ -52,13 +52,15 @@ pub(in crate::recover) fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeySt
             let is_outside = path.is_absolute() && !path.starts_with(datadir);
             refuse_newer(path, is_outside, *page_no, *lsn, wanted.end)?;
         }
-        Some(rest) if wanted.grammar == Grammar::MySql => until::check_unlogged(rest, datadir, &survey, wanted.end)?,
+        Some(rest) if wanted.kind.grammar == Grammar::MySql => {
+            until::check_unlogged(rest, datadir, &survey, wanted.end)?
+        }
         Some(_) => {}
     }
     let (system, copies) = system_and_copies(datadir, &mut wanted, &survey)?;
     wanted.forget_truncated(datadir);
     if wanted.rest.is_some() && !copies.later_than(wanted.end).is_empty() {
-        wanted.changed.insert(SpaceId::SYSTEM);
+        wanted.files.changed.insert(SpaceId::SYSTEM);
     }
     let dropped = survey.without(wanted.dropped_after_base());
     let rest = wanted.rest.as_ref();
@@ -70,19 +72,19 @@ pub(in crate::recover) fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeySt
     // Tablespaces that change only after the end are checked too.
     let later = rest.map(Rest::spaces).unwrap_or_default();
     let mut not_in_backup = Vec::new();
-    for &space in wanted.changed.iter().chain(&later).filter(|space| !wanted.deleted.contains(space)) {
+    for &space in wanted.files.changed.iter().chain(&later).filter(|space| !wanted.files.deleted.contains(space)) {
         find.refuse_binlog(space)?;
         if find.is_gone(space) {
             unsure.map_or(Ok(()), |rest| until::refuse_truncated(rest, space))?;
             continue;
         }
         if find.is_left_out(space)? {
-            not_in_backup.push(wanted.said.get(&space).cloned().unwrap_or_else(|| format!("tablespace {space}")));
+            not_in_backup.push(wanted.files.said.get(&space).cloned().unwrap_or_else(|| format!("tablespace {space}")));
             continue;
         }
         spaces.insert(space, find.space(space, system.logical())?);
     }
-    cipher_mode::prove(datadir, spaces.values_mut(), survey.files.values().flatten(), wanted.cipher, keys)?;
+    cipher_mode::prove(datadir, spaces.values_mut(), survey.files.values().flatten(), wanted.kind.cipher, keys)?;
     Ok(RecoverPlan { wanted, spaces, copies, checkpoint, outside: survey.outside, not_in_backup, dropped })
 }
 
@@ -95,9 +97,9 @@ fn system_and_copies(datadir: &Path, wanted: &mut Wanted, survey: &Survey) -> Re
     let Some(format) = sound.map_or_else(|| Head::format_of_torn(&path), |format| Ok(Some(format)))? else {
         return damaged("the first page of ibdata1 is damaged");
     };
-    let copies = match wanted.grammar {
+    let copies = match wanted.kind.grammar {
         Grammar::MariaDb => copies_in_area(datadir, &survey.system, &format)?,
-        Grammar::MySql if wanted.is_mysql_ring => copies_of_older_mysql(datadir, &survey.system, &format)?,
+        Grammar::MySql if wanted.kind.is_mysql_ring => copies_of_older_mysql(datadir, &survey.system, &format)?,
         Grammar::MySql => copies_in_files(datadir, &format)?,
     };
     if is_torn {
@@ -106,7 +108,7 @@ fn system_and_copies(datadir: &Path, wanted: &mut Wanted, survey: &Survey) -> Re
             return damaged("the first page of ibdata1 is damaged, and there is no copy of it");
         }
         // So that it is restored, even if no redo changes the tablespace.
-        wanted.changed.insert(SpaceId::SYSTEM);
+        wanted.files.changed.insert(SpaceId::SYSTEM);
     }
     Ok((format, copies))
 }
@@ -136,7 +138,7 @@ struct Find<'p> {
 
 impl Find<'_> {
     fn is_mysql(&self) -> bool {
-        self.wanted.grammar == Grammar::MySql
+        self.wanted.kind.grammar == Grammar::MySql
     }
 
     /// MariaDB 12.3 and later log their binary log like pages of two spaces that have no tablespace. The server brings the files up to date
@@ -161,7 +163,7 @@ impl Find<'_> {
 
     /// Whether the backup does not contain the tablespace: the log covers the whole server. Fails if no backup is without it.
     fn is_left_out(&self, space: SpaceId) -> Result<bool> {
-        if !self.wanted.is_backup || self.survey.files.contains_key(&space) || !self.names_of(space).is_empty() {
+        if !self.wanted.kind.is_backup || self.survey.files.contains_key(&space) || !self.names_of(space).is_empty() {
             return Ok(false);
         }
         // A file whose first page is damaged is in the backup all the same.
@@ -169,11 +171,11 @@ impl Find<'_> {
             return Ok(false);
         }
         // MariaDB's log names every tablespace that it changes, but not those of undo.
-        let undo = match self.wanted.grammar {
+        let undo = match self.wanted.kind.grammar {
             Grammar::MySql => undo_number(space),
             Grammar::MariaDb => Some(space.0).filter(|number| *number <= UNDO_OF_MARIADB_MAX),
         };
-        if let Some(number) = undo.filter(|_| self.is_mysql() || !self.wanted.said.contains_key(&space)) {
+        if let Some(number) = undo.filter(|_| self.is_mysql() || !self.wanted.files.said.contains_key(&space)) {
             return refused(format!(
                 "undo tablespace {number} is missing in the backup: without it, what was not committed could not be rolled back"
             ));
@@ -185,11 +187,11 @@ impl Find<'_> {
     /// the first page of that file had not been written when it was copied.
     fn names_of(&self, space: SpaceId) -> &[PathBuf] {
         let names = self.wanted.names_of(space);
-        if !self.wanted.is_backup {
+        if !self.wanted.kind.is_backup {
             return names;
         }
         let last = names.last().filter(|_| !self.survey.files.contains_key(&space));
-        let last = last.filter(|name| self.wanted.owners.get(*name) == Some(&space));
+        let last = last.filter(|name| self.wanted.files.owners.get(*name) == Some(&space));
         last.and_then(|name| self.survey.unsound_as(name)).map(std::slice::from_ref).unwrap_or_default()
     }
 
@@ -203,7 +205,7 @@ impl Find<'_> {
         let is_by_number = self.is_mysql() || space == SpaceId::SYSTEM;
         let torn = if is_by_number && found.is_empty() { self.survey.unsound_of(self.datadir, space)? } else { None };
         let Some(path) = names.last().or(found.first()).or(torn) else {
-            if let Some(name) = self.wanted.said.get(&space) {
+            if let Some(name) = self.wanted.files.said.get(&space) {
                 return refused(format!("tablespace {space} is missing: the log changes it, and calls it {name}"));
             }
             return refused(format!(
@@ -235,16 +237,16 @@ impl Find<'_> {
         let (format, header, page0) = self.after_redo(space, path, head, logical)?;
         let (crypt, format) = SpaceCrypt::find(path, page0_now.as_deref(), &page0, format, self.keys)?;
         let mut len = u64::from(header.size) * format.physical().bytes() as u64;
-        if !names.is_empty() || (self.wanted.is_backup && NameHint::of(path) == NameHint::Table) {
+        if !names.is_empty() || (self.wanted.kind.is_backup && NameHint::of(path) == NameHint::Table) {
             len = len.max(TABLE_SIZE_MIN * logical.bytes() as u64);
         }
-        len = len.max(self.wanted.extended.get(&space).copied().unwrap_or(0));
+        len = len.max(self.wanted.files.extended.get(&space).copied().unwrap_or(0));
         let mut more = Vec::new();
         if space == SpaceId::SYSTEM {
             self.survey.system.check(&format, size_now, header.size)?;
             more = self.survey.system.more();
         }
-        let is_trimmed = self.wanted.voids.is_trimmed(space);
+        let is_trimmed = self.wanted.pages.voids.is_trimmed(space);
         if let Some(file) = by_number.filter(|_| space != SpaceId::SYSTEM && !is_trimmed) {
             self.refuse_short(file, u64::from(size_now) * format.physical().bytes() as u64)?;
         }
@@ -256,7 +258,11 @@ impl Find<'_> {
     fn refuse_short(&self, file: &Path, expected: u64) -> Result<()> {
         let path = self.datadir.join(file);
         let len = fs::metadata(&path).map_err(failed(&path, "looking at the file"))?.len();
-        if len >= expected || self.wanted.is_backup || self.wanted.later.is_some() || manifest::is_there(self.datadir) {
+        if len >= expected
+            || self.wanted.kind.is_backup
+            || self.wanted.later.is_some()
+            || manifest::is_there(self.datadir)
+        {
             return Ok(());
         }
         damaged(format!(
@@ -268,7 +274,7 @@ impl Find<'_> {
     /// Whether this is the tablespace's file although its first page, not yet written, does not say so.
     fn is_unwritten(&self, space: SpaceId, name: &Path) -> bool {
         let path = self.datadir.join(name);
-        let is_its = self.wanted.is_backup || self.wanted.owners.get(name) == Some(&space);
+        let is_its = self.wanted.kind.is_backup || self.wanted.files.owners.get(name) == Some(&space);
         is_its && path.is_file_there() && matches!(Head::read(&path), Ok(None))
     }
 
@@ -301,7 +307,7 @@ impl Find<'_> {
             let other = other.format.space();
             return refused(format!("{} should be tablespace {space}, but is {other}", path.display()));
         }
-        if self.wanted.heads.redo(id).is_void {
+        if self.wanted.pages.heads.redo(id).is_void {
             return Ok(None);
         }
         if !file.is_there() {
@@ -335,7 +341,7 @@ impl Find<'_> {
         logical: PageSize,
     ) -> Result<(SpaceFormat, SpaceHeader, Vec<u8>)> {
         let id = PageId::new(space.0, 0);
-        let redo = self.wanted.heads.redo(id);
+        let redo = self.wanted.pages.heads.redo(id);
         // A compressed table's pages are smaller, but its first page uses nothing beyond its own size.
         let (family, scheme) =
             if self.is_mysql() { (Family::MySql, Scheme::Classic) } else { (Family::MariaDb, Scheme::FullCrc32) };

@@ -33,7 +33,7 @@ pub(in crate::recover) struct RecoverPlan {
 impl RecoverPlan {
     /// The names of table files to announce to the server.
     pub fn named(&self) -> Vec<(SpaceId, Vec<u8>)> {
-        let tables = self.spaces.iter().filter(|(id, _)| self.wanted.names.contains_key(id));
+        let tables = self.spaces.iter().filter(|(id, _)| self.wanted.files.names.contains_key(id));
         let name = |path: &Path| {
             let here: &[u8] = if path.is_absolute() { b"" } else { b"./" };
             [here, path.as_os_str().as_bytes()].concat()

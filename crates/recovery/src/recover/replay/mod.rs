@@ -111,11 +111,11 @@ impl<'w> Work<'w> {
     /// Runs all rounds. A round applies to one part of the pages as much of the log as fits in `memory`, and at most `round` bytes of log.
     /// With `None` each part takes a single round of any size: a dry run writes nothing that a second round could read.
     pub fn run(&mut self, log: &RedoLog, memory: usize, round: Option<u64>) -> Result<()> {
-        if let Some(batch) = &self.plan.wanted.redo {
+        if let Some(batch) = &self.plan.wanted.pages.redo {
             return self.round(batch);
         }
         let (parts_max, batch_max) = if round.is_some() { (PARTS_MAX, memory) } else { (usize::MAX, usize::MAX) };
-        for part in self.plan.wanted.load.parts(memory, parts_max) {
+        for part in self.plan.wanted.pages.load.parts(memory, parts_max) {
             let plan = self.plan;
             let is_wanted = |id, start| start < plan.wanted.end && part.has(id) && plan.wanted.is_of_use(id, start);
             log.scan(Some(&is_wanted), |scan| {

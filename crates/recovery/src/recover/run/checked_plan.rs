@@ -27,7 +27,7 @@ pub(in crate::recover) fn plan(datadir: &Path, wanted: Wanted, keys: &KeyStore) 
     dictionary_pages::check(datadir, &plan)?;
     check_pages(datadir, &plan)?;
     // The others were in the draft only to be checked.
-    let changed = &plan.wanted.changed;
+    let changed = &plan.wanted.files.changed;
     plan.spaces.retain(|space, _| changed.contains(space));
     check_outside(datadir, &plan)?;
     Ok(plan)
@@ -36,7 +36,7 @@ pub(in crate::recover) fn plan(datadir: &Path, wanted: Wanted, keys: &KeyStore) 
 /// Fails if a page that the rest of the log changes is newer than the end.
 fn check_pages(datadir: &Path, plan: &RecoverPlan) -> Result<()> {
     let Some(rest) = &plan.wanted.rest else { return Ok(()) };
-    let is_wanted = |id: &PageId| plan.spaces.contains_key(&id.space) && !plan.wanted.fresh.contains(id);
+    let is_wanted = |id: &PageId| plan.spaces.contains_key(&id.space) && !plan.wanted.pages.fresh.contains(id);
     let ids = rest.pages.keys().copied().filter(is_wanted).collect();
     let end = plan.wanted.end;
     let is_base_before = plan.wanted.is_base_before(rest.until);
@@ -52,7 +52,7 @@ fn check_pages(datadir: &Path, plan: &RecoverPlan) -> Result<()> {
             // A base copy from before the end: the page was not in use yet.
             Verdict::Empty if is_base_before => Ok(()),
             // MySQL does not empty freed pages: this one was never written.
-            Verdict::Empty if plan.wanted.grammar == Grammar::MySql => Ok(()),
+            Verdict::Empty if plan.wanted.kind.grammar == Grammar::MySql => Ok(()),
             // The page was free at the end, and a server may empty a freed page at any time.
             Verdict::Empty if first.is_some_and(|first| first.is_init) => Ok(()),
             Verdict::Empty => {

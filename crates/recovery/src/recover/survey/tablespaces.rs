@@ -71,20 +71,20 @@ impl Survey {
         let system = SystemFiles::find(datadir)?;
         let newest = NewestPage { path: PathBuf::new(), page_no: PageNo(0), lsn: Lsn(0) };
         let files = HashMap::new();
-        let notes = if wanted.is_backup { FileNotes::read(datadir)? } else { FileNotes::default() };
+        let notes = if wanted.kind.is_backup { FileNotes::read(datadir)? } else { FileNotes::default() };
         let mut survey =
             Self { files, outside: Vec::new(), system, newest, unsound: Vec::new(), links: Vec::new(), notes };
         walk(datadir, &mut |name, metadata| {
             if !metadata.is_file() {
                 return Ok(());
             }
-            if wanted.is_backup && is_packed(name) {
+            if wanted.kind.is_backup && is_packed(name) {
                 return refused(format!("{}: packed: unpack the backup first", datadir.join(name).display()));
             }
             survey.look_at(datadir, name)
         })?;
         // All files of a backup are inside it.
-        if wanted.is_backup {
+        if wanted.kind.is_backup {
             return Ok(survey);
         }
         survey.look_outside(datadir, wanted, keys)?;
@@ -97,8 +97,8 @@ impl Survey {
         let named = wanted.names_outside().cloned().chain(linked.filter(|path| path.is_absolute()));
         // MySQL has no link files, and its log has only the names of new files. If the dictionary cannot be read before recovery, any other
         // tablespace that the log changes is missing.
-        let is_mysql = wanted.grammar == Grammar::MySql;
-        let listed = if is_mysql { outside::of_mysql(datadir, wanted.said.values(), keys) } else { Vec::new() };
+        let is_mysql = wanted.kind.grammar == Grammar::MySql;
+        let listed = if is_mysql { outside::of_mysql(datadir, wanted.files.said.values(), keys) } else { Vec::new() };
         let mut seen = HashSet::new();
         for path in named.chain(listed) {
             // A dangling link is left over from a dropped table.

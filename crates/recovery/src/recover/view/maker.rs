@@ -145,7 +145,7 @@ impl Maker {
 
     /// Whether the page differs from the base's.
     fn changes(&self, id: PageId) -> bool {
-        let has_redo = match (&self.redo, &self.plan.wanted.redo) {
+        let has_redo = match (&self.redo, &self.plan.wanted.pages.redo) {
             (PageLog::Spilled(spill), _) => spill.has(id),
             (PageLog::Memory, Some(batch)) => batch.has(id),
             (PageLog::Memory, None) => false,
@@ -159,7 +159,7 @@ impl Maker {
 
     /// Whether no record of the page is of a later mini-transaction than `since`, and nothing else is done to it either.
     pub fn is_unchanged(&self, id: PageId) -> bool {
-        let has_later = match (&self.redo, &self.plan.wanted.redo) {
+        let has_later = match (&self.redo, &self.plan.wanted.pages.redo) {
             (PageLog::Spilled(spill), _) => spill.has_later(id),
             (PageLog::Memory, Some(batch)) => batch.redo(id).any(|mtr| mtr.start >= self.since),
             (PageLog::Memory, None) => false,
@@ -212,7 +212,7 @@ impl Maker {
         if self.restored.contains(&id) {
             page.step(&Restore { plan, tally }, bytes, buffers)?;
         }
-        match (&self.redo, &plan.wanted.redo) {
+        match (&self.redo, &plan.wanted.pages.redo) {
             (PageLog::Spilled(spill), _) if spill.has(id) => {
                 let batch = spill.redo(id);
                 let batch =

@@ -47,7 +47,7 @@ impl PageLog {
         (memory, round): (usize, u64),
         (spill, since): (Option<File>, Lsn),
     ) -> Result<Self> {
-        if plan.wanted.redo.is_some() {
+        if plan.wanted.pages.redo.is_some() {
             return Ok(Self::Memory);
         }
         if log.is_encrypted() {

@@ -1,26 +1,25 @@
 //! What a log says about tablespaces and pages, from one read of the whole log before anything else.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+mod files;
+mod pages;
+
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use flow::run_both;
 use format::codec::CipherMode;
 use format::{Lsn, PageId, SpaceId};
-use redo::record::{Effect, FileRecord, Grammar, Mtr, RedoRecord, Subject};
+use redo::record::{Effect, FileRecord, Grammar, RedoRecord, Subject};
 
+use self::files::NamedFiles;
+use self::pages::ChangedPages;
 use super::definitions::Definitions;
-use super::fresh::FreshPages;
 use super::later_files::{LaterFiles, named_in};
-use super::load::Load;
 use super::needs::needed_for;
 use super::prefetch::Prefetcher;
 use super::rest::Rest;
-use super::voids::Voids;
 use crate::recover::error::{Result, damaged, refused};
 use crate::recover::log::{RedoLog, Scan, Scanned, TableStates, Vendor, file_record};
-use crate::recover::place::outside::Outside;
 use crate::redo_batch::RedoBatch;
 use datadir::redo_log::Truncation;
 
@@ -41,54 +40,38 @@ pub(in crate::recover) struct Wanted {
     pub log_end: Lsn,
     /// The log after the end, if the recovery ends before it does.
     pub rest: Option<Rest>,
-    /// Pages whose content at the end does not matter. Only filled if `may_end_before`.
-    pub fresh: FreshPages,
-    may_end_before: bool,
+    /// The number of mini-transactions up to the end.
     pub mtrs: u64,
-    /// A tablespace's names, in the order of the log, without repeats in a row.
-    pub names: HashMap<SpaceId, Vec<PathBuf>>,
-    /// The last tablespace that had each name.
-    pub owners: HashMap<PathBuf, SpaceId>,
-    /// The LSN from which the log has only names of tablespaces, up to its end.
-    named_from: Option<Lsn>,
-    /// Tablespaces with redo.
-    pub changed: BTreeSet<SpaceId>,
-    pub deleted: HashSet<SpaceId>,
-    /// Where the redo of a page begins to count.
-    pub voids: Voids,
-    /// All redo, if it fits in memory.
-    pub redo: Option<RedoBatch>,
-    /// The amount of redo by page group.
-    pub load: Load,
-    /// The redo of first pages.
-    pub heads: RedoBatch,
-    names_checkpoint: bool,
-    /// Whether a backup tool copied the log, and the backup is not prepared.
-    pub is_backup: bool,
-    /// The record format, MariaDB's or MySQL's.
-    pub grammar: Grammar,
-    /// Whether the log is of MySQL before 8.0.30, which before 8.0.20 kept doublewrite copies in the system tablespace.
-    pub is_mysql_ring: bool,
-    /// MySQL's table states that its dictionary does not have yet.
-    pub tables: TableStates,
-    /// File names from the log of MySQL, or of a backup, for messages.
-    pub said: HashMap<SpaceId, String>,
-    /// Bytes that the records about files may take, in maps of this struct and in the batch.
-    noted: usize,
-    /// Minimum length of files, bytes.
-    pub extended: HashMap<SpaceId, u64>,
     /// Whether nothing follows the checkpoint but its own record.
     pub is_clean: bool,
-    /// The meaning of names that lead outside the datadir.
-    outside: Outside,
-    /// A tablespace with a name that no server would choose.
-    pub strange: Option<(SpaceId, String)>,
-    /// The cipher mode of an encrypted log.
-    pub cipher: Option<CipherMode>,
+    /// The LSN from which the log has only names of tablespaces, up to its end.
+    named_from: Option<Lsn>,
+    names_checkpoint: bool,
+    /// What kind of log it is: the plan and the survey of files ask.
+    pub kind: LogKind,
+    /// Tablespaces and their files: the plan decides by them.
+    pub files: NamedFiles,
+    /// Pages and their redo: the replay works through them.
+    pub pages: ChangedPages,
+    /// MySQL's table states that its dictionary does not have yet: the closed log keeps them.
+    pub tables: TableStates,
     /// Changes to definitions in an archive of MariaDB's log, after the base copy.
     pub definitions: Option<Definitions>,
     /// File operations in an archive of MySQL's log, after the base copy.
     pub later: Option<LaterFiles>,
+}
+
+/// What kind of log it is.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::recover) struct LogKind {
+    /// The record format, MariaDB's or MySQL's.
+    pub grammar: Grammar,
+    /// Whether a backup tool copied the log, and the backup is not prepared.
+    pub is_backup: bool,
+    /// Whether the log is of MySQL before 8.0.30, which before 8.0.20 kept doublewrite copies in the system tablespace.
+    pub is_mysql_ring: bool,
+    /// The cipher mode of an encrypted log.
+    pub cipher: Option<CipherMode>,
 }
 
 impl Wanted {
@@ -143,7 +126,7 @@ impl Wanted {
             scan.run(&mut |scanned| {
                 let mtr = &scanned.mtr;
                 if let Some(until) = until.filter(|&until| mtr.end > until) {
-                    let outside = wanted.outside;
+                    let outside = wanted.files.outside;
                     wanted.rest.get_or_insert_with(|| Rest::new(until)).add(scanned, checkpoint, outside);
                 } else {
                     wanted.mtrs += 1;
@@ -160,7 +143,7 @@ impl Wanted {
                 if unseen >= BYTES_A_LOOK {
                     unseen = 0;
                     wanted.fits(memory, log.len_max())?;
-                    let dense = wanted.load.take_dense();
+                    let dense = wanted.pages.load.take_dense();
                     if let Some(prefetcher) = prefetcher {
                         prefetcher.want(dense);
                     }
@@ -177,12 +160,12 @@ impl Wanted {
             Ok(scan.at())
         })?;
         wanted.fits(memory, log.len_max())?;
-        wanted.changed.extend(wanted.load.spaces());
+        wanted.files.changed.extend(wanted.pages.load.spaces());
         wanted.take_later_files(log)?;
         log.check_end(end)?;
         log.check_archive_end(end, until)?;
         log.check_copy_end(end)?;
-        wanted.redo = redo;
+        wanted.pages.redo = redo;
         wanted.settle(log, closed_at, end)?;
         // A server's own log is complete, so `until` may be beyond its end. An archive may merely not have reached `until` yet.
         if let (Some(until), Some(_)) = (until.filter(|&until| until > end), log.base_end()) {
@@ -198,12 +181,12 @@ impl Wanted {
     /// recovery follows names.
     fn take_later_files(&mut self, log: &RedoLog) -> Result<()> {
         let Some(later) = &self.later else { return Ok(()) };
-        let said = |space| self.said.get(&space).map(|name| name.trim_start_matches("./").to_owned());
+        let said = |space| self.files.said.get(&space).map(|name| name.trim_start_matches("./").to_owned());
         later.refuse_unlogged(|space| said(space).or_else(|| named_in(log.path.parent()?.parent()?, space)))?;
         for (space, names) in later.names.iter().filter(|(space, _)| !later.dropped.contains_key(*space)) {
-            self.names.insert(*space, names.clone());
-            self.changed.insert(*space);
-            self.owners.extend(names.last().map(|last| (last.clone(), *space)));
+            self.files.names.insert(*space, names.clone());
+            self.files.changed.insert(*space);
+            self.files.owners.extend(names.last().map(|last| (last.clone(), *space)));
         }
         Ok(())
     }
@@ -231,7 +214,7 @@ impl Wanted {
             Some(_) => {
                 self.is_clean = false;
                 if log.has_flush_lsn() {
-                    self.changed.insert(SpaceId::SYSTEM);
+                    self.files.changed.insert(SpaceId::SYSTEM);
                 }
             }
             None => self.end = closed_at.unwrap_or(end),
@@ -244,40 +227,28 @@ impl Wanted {
 
     fn new(log: &RedoLog, may_end_before: bool) -> Self {
         let (checkpoint, is_mysql) = (log.checkpoint(), log.grammar() == Grammar::MySql);
+        let kind = LogKind {
+            grammar: log.grammar(),
+            is_backup: log.backup.is_some(),
+            is_mysql_ring: log.is_mysql_ring(),
+            cipher: log.cipher_mode(),
+        };
+        let definitions = |end| Definitions::after(end, log.definitions().is_some());
         Self {
             checkpoint,
             end: checkpoint,
             log_end: checkpoint,
             rest: None,
-            fresh: FreshPages::default(),
-            may_end_before,
             mtrs: 0,
-            names: HashMap::new(),
-            owners: HashMap::new(),
-            named_from: None,
-            changed: BTreeSet::new(),
-            deleted: HashSet::new(),
-            voids: Voids::default(),
-            redo: None,
-            load: Load::default(),
-            heads: RedoBatch::new(usize::MAX).with_grammar(log.grammar()),
-            // Only MariaDB's logs name their checkpoint.
-            names_checkpoint: log.grammar() == Grammar::MySql,
-            is_backup: log.backup.is_some(),
-            grammar: log.grammar(),
-            is_mysql_ring: log.is_mysql_ring(),
-            tables: TableStates::default(),
-            said: HashMap::new(),
-            noted: 0,
-            extended: HashMap::new(),
             is_clean: checkpoint == log.checkpoint_end(),
-            outside: log.outside,
-            strange: None,
-            cipher: log.cipher_mode(),
-            definitions: log
-                .base_end()
-                .filter(|_| !is_mysql)
-                .map(|end| Definitions::after(end, log.definitions().is_some())),
+            named_from: None,
+            // Only MariaDB's logs name their checkpoint.
+            names_checkpoint: is_mysql,
+            kind,
+            files: NamedFiles::new(kind, log.outside),
+            pages: ChangedPages::new(log.grammar(), may_end_before),
+            tables: TableStates::default(),
+            definitions: log.base_end().filter(|_| !is_mysql).map(definitions),
             later: log.base_end().filter(|_| is_mysql).map(|end| LaterFiles::after(end, log.outside)),
         }
     }
@@ -298,13 +269,13 @@ impl Wanted {
         self.is_clean = match &log.vendor {
             Vendor::MariaDb(log) => self.mtrs == 0 && log.is_closed_at(scan.at())?,
             // A copied log must be replaced, even if there is nothing to apply.
-            Vendor::MySql(_) if self.is_backup => false,
+            Vendor::MySql(_) if self.kind.is_backup => false,
             // Table states need no recovery of pages: the server takes them from the log itself.
             Vendor::MySql(log) => self.is_clean && log.flushed()? == Some(self.checkpoint),
         };
         self.names_checkpoint |= self.is_clean;
         if !self.is_clean {
-            self.changed.insert(SpaceId::SYSTEM);
+            self.files.changed.insert(SpaceId::SYSTEM);
         }
         Ok(())
     }
@@ -339,7 +310,7 @@ impl Wanted {
 
     /// The range of LSNs of doublewrite copies that may replace torn pages. MySQL's server does not check for a least LSN.
     pub fn lsns_of_copies(&self) -> (Lsn, Lsn) {
-        match self.grammar {
+        match self.kind.grammar {
             Grammar::MariaDb => (self.checkpoint, self.end),
             Grammar::MySql => (Lsn(0), self.end),
         }
@@ -347,23 +318,23 @@ impl Wanted {
 
     /// Skips MySQL's undo tablespaces that were being truncated at the crash: the server recreates them at startup, whatever they contain.
     pub fn forget_truncated(&mut self, datadir: &Path) {
-        if self.grammar == Grammar::MariaDb {
+        if self.kind.grammar == Grammar::MariaDb {
             return;
         }
         let is_truncated = |space: &SpaceId| Truncation::of(datadir, *space) == Some(Truncation::Underway);
-        self.deleted.extend(self.changed.iter().copied().filter(is_truncated));
+        self.files.deleted.extend(self.files.changed.iter().copied().filter(is_truncated));
     }
 
     /// Leaves all other tablespaces as they are.
     pub fn keep_only(&mut self, spaces: &BTreeSet<SpaceId>) {
-        self.deleted.extend(self.changed.difference(spaces));
-        self.changed.retain(|space| spaces.contains(space));
+        self.files.deleted.extend(self.files.changed.difference(spaces));
+        self.files.changed.retain(|space| spaces.contains(space));
     }
 
     /// Bytes in use.
     pub fn memory(&self) -> usize {
         let rest = self.rest.as_ref().map_or(0, Rest::memory);
-        self.heads.memory() + self.voids.memory() + self.load.memory() + self.fresh.memory() + rest + self.noted
+        self.pages.memory() + rest + self.files.noted
     }
 
     /// Adds a mini-transaction. If it is the one that closes the log, returns the LSN at which the log ended.
@@ -380,7 +351,7 @@ impl Wanted {
             match subject {
                 Subject::File => {
                     let Some(record) = file_record(mtr.grammar, bytes) else { continue };
-                    self.noted += if self.is_kept(&record) { NOTE_COST + 2 * bytes.len() } else { 0 };
+                    self.add_cost_of(&record, bytes.len());
                     if let (Some(redo), Some(adding)) = (&mut redo, &mut adding) {
                         redo.add_record(adding, &RedoRecord::File(record));
                     }
@@ -395,8 +366,7 @@ impl Wanted {
                 Subject::Page(id, effect) => {
                     (self.is_clean, only_names) = (false, false);
                     let goes_on = page_before.replace(id) == Some(id) && !effect.voids_page();
-                    self.load.add(id, effect, bytes.len(), goes_on);
-                    self.add_change(id, effect, mtr.start);
+                    self.pages.add_change(id, effect, bytes.len(), (mtr.start, goes_on));
                     if let (Some(redo), Some(adding)) = (&mut redo, &mut adding) {
                         match effect {
                             Effect::Trims => redo.add_trim(adding, id),
@@ -409,84 +379,28 @@ impl Wanted {
                 }
             }
         }
-        if !of_heads.is_empty() {
-            let added = self.heads.add(&Mtr { bytes: &of_heads, ..*mtr });
-            added.or_else(|error| damaged(format!("the redo log at LSN {}: {error}", mtr.start)))?;
-        }
+        self.pages.add_heads(mtr, &of_heads)?;
         self.named_from = only_names.then_some(named_from);
         Ok(closes)
     }
 
-    fn add_change(&mut self, id: PageId, effect: Effect, start: Lsn) {
-        if self.may_end_before {
-            self.fresh.add(id, effect);
-        }
-        if effect.voids_page() {
-            self.voids.add(id, start);
-        }
-        if effect == Effect::Trims {
-            self.voids.trim(id, start);
-        }
-    }
-
-    /// Whether another record of its kind is kept in memory. Of tables and of file lengths only the last is: MySQL logs a table's
-    /// AUTO_INCREMENT counter with every row that it inserts.
-    fn is_kept(&self, record: &FileRecord<'_>) -> bool {
-        match record {
-            FileRecord::Table(state) => !self.tables.knows(state),
-            FileRecord::Extend { space, .. } => !self.extended.contains_key(space),
-            _ => true,
-        }
-    }
-
     fn add_file(&mut self, record: &FileRecord<'_>) {
         self.is_clean &= matches!(record, FileRecord::Modify { .. } | FileRecord::Padding | FileRecord::Table(_));
-        match *record {
-            FileRecord::Create { space, name } | FileRecord::Modify { space, name } => self.add_name(space, name),
-            // MySQL does not replay renames, and finds tablespaces by number.
-            FileRecord::Rename { space, to, .. } if self.grammar == Grammar::MySql => self.add_name(space, to),
-            FileRecord::Extend { space, end } => {
-                let known = self.extended.entry(space).or_default();
-                *known = end.max(*known);
-            }
-            FileRecord::Table(ref state) => self.tables.add(state),
-            FileRecord::Rename { space, from, to } => {
-                // In a backup, the tool's notes have the renames.
-                if !self.is_backup {
-                    self.changed.insert(space);
-                }
-                self.add_name(space, from);
-                self.add_name(space, to);
-            }
-            FileRecord::Delete { space, .. } => {
-                self.deleted.insert(space);
-            }
-            FileRecord::Checkpoint(_) | FileRecord::Padding | FileRecord::Load { .. } => {}
+        match record {
+            FileRecord::Table(state) => self.tables.add(state),
+            record => self.files.add(record),
         }
     }
 
-    fn add_name(&mut self, space: SpaceId, name: &[u8]) {
-        let name = Path::new(OsStr::from_bytes(name));
-        if self.grammar == Grammar::MySql {
-            self.said.insert(space, name.display().to_string());
-            return;
-        }
-        if self.is_backup {
-            self.said.insert(space, name.strip_prefix("./").unwrap_or(name).display().to_string());
-        }
-        let Some(path) = self.outside.path_of(name) else {
-            // Names in the log do not matter in a backup.
-            if self.is_backup {
-                return;
-            }
-            self.strange = Some((space, name.display().to_string()));
-            return;
+    /// Counts what a record takes if it is kept besides what is kept already. Of tables and of file lengths only the last record is: MySQL logs
+    /// a table's AUTO_INCREMENT counter with every row that it inserts.
+    fn add_cost_of(&mut self, record: &FileRecord<'_>, len: usize) {
+        let is_kept = match record {
+            FileRecord::Table(state) => !self.tables.knows(state),
+            FileRecord::Extend { space, .. } => !self.files.extended.contains_key(space),
+            _ => true,
         };
-        self.owners.insert(path.clone(), space);
-        let names = self.names.entry(space).or_default();
-        if names.last() != Some(&path) {
-            names.push(path);
-        }
+        self.files.noted += if is_kept { NOTE_COST + 2 * len } else { 0 };
     }
 
     /// Whether the archive goes past changes of definitions on MariaDB.
@@ -497,14 +411,14 @@ impl Wanted {
     /// Tablespaces that the base copy may have, and that are gone at the end.
     pub fn dropped_after_base(&self) -> BTreeSet<SpaceId> {
         let of_mysql = self.later.iter().flat_map(|later| later.dropped.keys().copied());
-        let of_mariadb = self.deleted.iter().copied().filter(|_| self.has_definitions());
+        let of_mariadb = self.files.deleted.iter().copied().filter(|_| self.has_definitions());
         of_mysql.chain(of_mariadb).collect()
     }
 
     /// Whether the tablespace was made after the base copy: whatever has its name there is another one.
     pub fn is_made_after_base(&self, space: SpaceId) -> bool {
         let of_mysql = self.later.as_ref().is_some_and(|later| later.made.contains(&space));
-        of_mysql || (self.has_definitions() && self.heads.redo(PageId::new(space.0, 0)).is_void)
+        of_mysql || (self.has_definitions() && self.pages.heads.redo(PageId::new(space.0, 0)).is_void)
     }
 
     /// Whether an archive continues a base copy that ends at or before `until`.
@@ -515,7 +429,7 @@ impl Wanted {
 
     /// The names of files outside the datadir.
     pub fn names_outside(&self) -> impl Iterator<Item = &PathBuf> {
-        self.names.values().flatten().filter(|path| path.is_absolute())
+        self.files.names.values().flatten().filter(|path| path.is_absolute())
     }
 
     /// Whether every name means the same in a copy: none leads outside the datadir.
@@ -525,17 +439,17 @@ impl Wanted {
 
     /// The names of a tablespace, in the order of the log.
     pub fn names_of(&self, space: SpaceId) -> &[PathBuf] {
-        self.names.get(&space).map(Vec::as_slice).unwrap_or_default()
+        self.files.names.get(&space).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Pages that the log frees or initializes.
     pub fn voided(&self) -> impl Iterator<Item = PageId> {
-        self.voids.pages()
+        self.pages.voids.pages()
     }
 
     /// Whether a page needs the redo of the mini-transaction that began at `start`.
     pub fn is_of_use(&self, id: PageId, start: Lsn) -> bool {
-        !self.deleted.contains(&id.space) && self.voids.spare(id, start)
+        !self.files.deleted.contains(&id.space) && self.pages.voids.spare(id, start)
     }
 }
 
