@@ -23,6 +23,8 @@ use std::time::Duration;
 use flow::Job;
 use rustix::io::Errno;
 
+use crate::Outcome;
+
 /// What kind of error stopped the work, or a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -39,8 +41,8 @@ impl Fault {
     #[must_use]
     pub const fn exit_status(self) -> u8 {
         match self {
-            Self::Bytes => 1,
-            Self::Environment | Self::Usage => 2,
+            Self::Bytes => Outcome::Damage.exit_status(),
+            Self::Environment | Self::Usage => Outcome::Undecided.exit_status(),
         }
     }
 }

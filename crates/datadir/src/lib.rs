@@ -27,6 +27,7 @@ pub mod logged_key;
 pub mod mysql_log;
 pub mod name;
 pub mod open;
+pub mod outcome;
 pub mod page;
 pub mod reading;
 pub mod redo_log;
@@ -42,4 +43,5 @@ pub mod tablespace;
 
 pub use error::Error;
 pub use finding_code::FindingCode;
+pub use outcome::Outcome;
 pub use severity::Severity;

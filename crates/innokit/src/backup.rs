@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
+use datadir::Outcome;
 use datadir::keys::KeyFiles;
 use datadir::server::ServerKind;
 use recovery::backup::{
@@ -26,8 +27,6 @@ use crate::{document, server};
 
 /// The directory in the spool for a backup that is to be sent.
 const SPOOLED: &str = "set";
-/// A file of the server is damaged.
-const DAMAGED: u8 = 1;
 
 /// The document of a backup.
 #[derive(serde::Serialize)]
@@ -85,7 +84,7 @@ fn take(args: &BackupArgs) -> Result<u8, Box<dyn Error>> {
     });
     match taken {
         Ok(manifest) => {
-            let status = if manifest.damaged.is_empty() { 0 } else { DAMAGED };
+            let status = if manifest.damaged.is_empty() { 0 } else { Outcome::Damage.exit_status() };
             let json = args.json.then_some((started, status));
             // Standard output carries the stream.
             let printed = if spool.is_some() {
@@ -96,8 +95,8 @@ fn take(args: &BackupArgs) -> Result<u8, Box<dyn Error>> {
             written(printed, status)
         }
         Err(error) if error.is_damage() => {
-            document::fail(started, DAMAGED, &error, args.json && spool.is_none());
-            Ok(DAMAGED)
+            document::fail(started, Outcome::Damage.exit_status(), &error, args.json && spool.is_none());
+            Ok(Outcome::Damage.exit_status())
         }
         Err(error) => Err(error.into()),
     }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::SystemTime;
 
+use datadir::Outcome;
 use flow::ReadOptions;
 use inspect::report::watcher::Watcher;
 use inspect::{Check, CheckOptions, Report, TableOptions, TableReport};
@@ -66,11 +67,7 @@ fn checked(args: &CheckArgs) -> Result<u8, Box<dyn Error>> {
         wall::tell(&mut terminal::err())?;
     }
     let is_incomplete = report.incomplete || tables.as_ref().is_some_and(|tables| tables.incomplete);
-    // A run that left something out must not report that all is well.
-    let status = match status(&report, tables.as_ref()) {
-        0 if is_incomplete => 2,
-        status => status,
-    };
+    let status = outcome(&report, tables.as_ref(), is_incomplete).exit_status();
     let written = write_metrics(args, &report, status);
     if args.monitor.nagios {
         let (line, plugin_status) = match &written {
@@ -95,10 +92,10 @@ fn write_metrics(args: &CheckArgs, report: &Report, status: u8) -> Result<(), St
     metrics::write(file, &args.paths, report, status).map_err(|error| metrics::not_written(file, &error))
 }
 
-/// Damage outranks work that could not be done.
-fn status(report: &Report, tables: Option<&TableReport>) -> u8 {
-    let both = [report.exit_status(), tables.map_or(0, TableReport::exit_status)];
-    if both.contains(&1) { 1 } else { both.into_iter().max().unwrap_or(0) }
+/// What both reports come to. A run that left something out must not report that all is well.
+fn outcome(report: &Report, tables: Option<&TableReport>, is_incomplete: bool) -> Outcome {
+    let both = [report.exit_status(), tables.map_or(0, TableReport::exit_status)].map(Outcome::of_status);
+    Outcome::of(both.contains(&Outcome::Damage), is_incomplete || both.contains(&Outcome::Undecided))
 }
 
 fn print(

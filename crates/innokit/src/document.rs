@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io::{self, BufWriter, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use datadir::Outcome;
 use serde::Serialize;
 
 use crate::terminal::{self, Shown};
@@ -44,11 +45,11 @@ struct Message {
 impl Head {
     /// The head for a report with this exit status, which decides `result`.
     pub fn new(started: SystemTime, exit_status: u8) -> Self {
-        let result = match exit_status {
-            0 => "all_well",
-            1 => "damage",
-            130 => "incomplete",
-            _ => "undecided",
+        let result = match Outcome::of_status(exit_status) {
+            Outcome::AllWell => "all_well",
+            Outcome::Damage => "damage",
+            Outcome::Interrupted => "incomplete",
+            Outcome::Undecided => "undecided",
         };
         Self {
             schema_version: SCHEMA_VERSION,

@@ -65,7 +65,7 @@ use signal_hook::consts::SIGXFSZ;
 use args::{Cli, Command, RedoCommand};
 
 /// The work could not be done; clap uses the same status for unusable arguments.
-const COULD_NOT: u8 = 2;
+const COULD_NOT: u8 = datadir::Outcome::Undecided.exit_status();
 
 /// Runs the command line as the main program of a process, and returns the exit status. The first of `arguments` is the name it was called by.
 ///

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use datadir::Outcome;
 use datadir::keys::KeyFiles;
 use datadir::server::BinlogPosition;
 use format::Lsn;
@@ -18,9 +19,6 @@ use crate::print::{grouped, peak_memory, position, written};
 use crate::progress::Bar;
 use crate::terminal::{self, shown};
 use crate::{document, wall};
-
-/// Damage prevented the recovery.
-const DAMAGED: u8 = 1;
 
 /// The LSN and the time at which a recovery ends.
 pub fn limits(until: Option<&Until>) -> (Option<Lsn>, Option<SystemTime>) {
@@ -92,8 +90,8 @@ pub fn run(args: &RecoverArgs) -> Result<u8, Box<dyn Error>> {
     let done = match Bar::following(args.progress, || recovery::recover(&args.datadir, &options)) {
         Ok(done) => done,
         Err(error) if error.is_damage() => {
-            document::fail(started, DAMAGED, &error, args.json);
-            return Ok(DAMAGED);
+            document::fail(started, Outcome::Damage.exit_status(), &error, args.json);
+            return Ok(Outcome::Damage.exit_status());
         }
         Err(error) => return Err(error.into()),
     };

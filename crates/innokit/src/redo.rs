@@ -5,6 +5,7 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::time::SystemTime;
 
+use datadir::Outcome;
 use datadir::keys::KeyFiles;
 use inspect::{RedoInfo, RedoInfoOptions, RedoState};
 
@@ -26,7 +27,7 @@ pub fn run(args: &RedoInfoArgs) -> Result<u8, Box<dyn Error>> {
     let started = SystemTime::now();
     let options = RedoInfoOptions { pages_max: args.pages, keys, selection: args.selected.selection() };
     let report = inspect::redo_info(&args.path, &options)?;
-    let status = u8::from(report.state == RedoState::Damaged);
+    let status = Outcome::of(report.state == RedoState::Damaged, false).exit_status();
     match print(&report, args.all, args.json.then_some((started, status))) {
         // The reader closed the pipe early (`| head`): not an error.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::time::SystemTime;
 
+use datadir::Outcome;
 use datadir::keys::KeyFiles;
 use recovery::{RecoverOptions, RestoreOptions, Restored};
 
@@ -17,9 +18,6 @@ use crate::recover::{
     tell_outside,
 };
 use crate::terminal::{self, shown};
-
-/// The backup is damaged.
-const DAMAGED: u8 = 1;
 
 /// Restores the backup. Returns the exit status.
 pub fn run(args: &RestoreArgs) -> Result<u8, Box<dyn Error>> {
@@ -55,8 +53,8 @@ pub fn run(args: &RestoreArgs) -> Result<u8, Box<dyn Error>> {
     let restored = match Bar::following(args.progress, || recovery::restore(&args.backup, &options)) {
         Ok(restored) => restored,
         Err(error) if error.is_damage() => {
-            document::fail(started, DAMAGED, &error, args.json);
-            return Ok(DAMAGED);
+            document::fail(started, Outcome::Damage.exit_status(), &error, args.json);
+            return Ok(Outcome::Damage.exit_status());
         }
         Err(error) => return Err(error.into()),
     };

@@ -17,6 +17,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
+use datadir::Outcome;
 use datadir::selection::Selection;
 use datadir::server::ServerKind;
 use format::Family;
@@ -37,8 +38,6 @@ use crate::progress::Bar;
 use crate::table_schema::ANY_PARENT_KEY;
 use crate::terminal::{self, shown};
 
-/// The set is damaged, or what the server has differs from it.
-const DAMAGED: u8 = 1;
 /// What a table is called until it is whole, with a number for its name.
 const PARTIAL: &str = "innokit_partial";
 
@@ -99,8 +98,8 @@ pub fn run(args: &TableRestoreArgs) -> Result<u8> {
             Ok(0)
         }
         Err(error) if matches!(error.downcast_ref(), Some(Failed::Damaged(_))) => {
-            document::fail(started, DAMAGED, &*error, args.json);
-            Ok(DAMAGED)
+            document::fail(started, Outcome::Damage.exit_status(), &*error, args.json);
+            Ok(Outcome::Damage.exit_status())
         }
         Err(error) => Err(error),
     }

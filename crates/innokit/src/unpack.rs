@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::time::SystemTime;
 
+use datadir::Outcome;
 use recovery::Unpacked;
 
 use crate::args::UnpackArgs;
@@ -12,8 +13,6 @@ use crate::print::{grouped, written};
 use crate::progress::Bar;
 use crate::terminal::{self, shown};
 
-/// An archive is damaged.
-const DAMAGED: u8 = 1;
 /// Part of the work was not done.
 const NOT_ALL: u8 = 2;
 
@@ -24,8 +23,8 @@ pub fn run(args: &UnpackArgs) -> Result<u8, Box<dyn Error>> {
     let done = match Bar::following(args.progress, unpack) {
         Ok(done) => done,
         Err(error) if error.is_damage() => {
-            document::fail(started, DAMAGED, &error, args.json);
-            return Ok(DAMAGED);
+            document::fail(started, Outcome::Damage.exit_status(), &error, args.json);
+            return Ok(Outcome::Damage.exit_status());
         }
         Err(error) => return Err(error.into()),
     };

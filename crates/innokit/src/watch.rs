@@ -13,7 +13,7 @@ use crate::terminal::{self, Shown};
 use crate::{print, table_print};
 
 /// The status of a command ended by a signal, as shells report it.
-pub const INTERRUPTED: u8 = 130;
+pub const INTERRUPTED: u8 = datadir::Outcome::Interrupted.exit_status();
 
 /// Maximum number of findings shown above the bar; the report has all.
 const SHOWN_MAX: usize = 20;

@@ -23,9 +23,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use args::{BenchArgs, What};
 
 use crate::terminal;
-
-/// The status that shells report for an interrupted command.
-const INTERRUPTED: u8 = 130;
+use crate::watch::INTERRUPTED;
 
 /// Measures. Returns the exit status.
 pub fn run(args: &BenchArgs) -> Result<u8, Box<dyn Error>> {

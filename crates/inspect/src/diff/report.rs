@@ -1,5 +1,6 @@
 //! The result of a comparison.
 
+use datadir::Outcome;
 use datadir::redo_log::Pending;
 use serde::Serialize;
 
@@ -117,9 +118,8 @@ impl DiffReport {
     #[must_use]
     pub fn exit_status(&self) -> u8 {
         let is_open = !self.unread.is_empty() || !self.pending.is_empty() || (self.tables.is_empty() && self.same == 0);
-        if is_open || self.tables.iter().any(|table| !table.is_decided()) {
-            return 2;
-        }
-        u8::from(!self.tables.is_empty())
+        let is_open = is_open || self.tables.iter().any(|table| !table.is_decided());
+        // A table that was read on one side only says nothing about whether the sets differ.
+        Outcome::of_comparison(is_open, Outcome::of(!self.tables.is_empty(), false)).exit_status()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use datadir::Outcome;
 use serde::Serialize;
 
 use super::content_kind::ContentKind;
@@ -266,13 +267,8 @@ impl InfoReport {
     /// 0 all well, 1 damage found, 2 some file could not be read; damage takes precedence.
     #[must_use]
     pub fn exit_status(&self) -> u8 {
-        if self.files.iter().any(FileInfo::is_damaged) {
-            1
-        } else if self.files.iter().any(|file| file.error.is_some()) {
-            2
-        } else {
-            0
-        }
+        let is_open = self.files.iter().any(|file| file.error.is_some());
+        Outcome::of(self.files.iter().any(FileInfo::is_damaged), is_open).exit_status()
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use datadir::Outcome;
 use flow::Counters;
 use format::record::Record;
 use format::value::row_shape::RowShapes;
@@ -125,18 +126,15 @@ impl ChecksumReport {
     /// 1 for damage or an unexpected value; 2 if a table has no value for another reason, or recovery is pending; else 0.
     #[must_use]
     pub fn exit_status(&self) -> u8 {
-        // Recovery will change rows and repair pages, so neither a value nor a difference means anything yet.
-        if !self.pending.is_empty() {
-            return 2;
-        }
         let is_damaged = |table: &TableChecksum| table.damage.iter().any(|damage| !damage.is_unread());
         let differs = |table: &TableChecksum| table.comparison == Some(Comparison::Different) || is_damaged(table);
-        if self.tables.iter().any(differs) || !self.missing.is_empty() && self.unread.is_empty() {
-            return 1;
-        }
+        // A table that is missing may be in a file that could not be read.
+        let is_wrong = self.tables.iter().any(differs) || !self.missing.is_empty() && self.unread.is_empty();
         let none = |table: &TableChecksum| table.checksum.is_none();
         let is_open = self.tables.iter().any(none) || !self.unread.is_empty() || !self.of_other_engines.is_empty();
-        if is_open || self.tables.is_empty() { 2 } else { 0 }
+        let outcome = Outcome::of(is_wrong, is_open || self.tables.is_empty());
+        // Recovery will change rows and repair pages, so neither a value nor a difference means anything yet.
+        Outcome::of_comparison(!self.pending.is_empty(), outcome).exit_status()
     }
 }
 

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use datadir::Outcome;
 use format::Family;
 use format::schema::TableDef;
 use format::show_create::{create_table, missing};
@@ -99,7 +100,7 @@ impl SchemaReport {
     /// 0 if everything was read; 2 if something was not, or there was nothing to read.
     #[must_use]
     pub fn exit_status(&self) -> u8 {
-        if self.unread.is_empty() && !self.tables.is_empty() { 0 } else { 2 }
+        Outcome::of(false, !self.unread.is_empty() || self.tables.is_empty()).exit_status()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
+use datadir::Outcome;
 use serde::Serialize;
 
 use crate::report::document::{Report, SkippedFile};
@@ -225,12 +226,7 @@ impl TableReport {
     /// 0 all well, 1 damage found, 2 could not do all the work; damage takes precedence.
     #[must_use]
     pub fn exit_status(&self) -> u8 {
-        if self.totals.damage > 0 {
-            1
-        } else if self.totals.undecided > 0 || self.totals.failed_files > 0 {
-            2
-        } else {
-            0
-        }
+        let is_open = self.totals.undecided > 0 || self.totals.failed_files > 0;
+        Outcome::of(self.totals.damage > 0, is_open).exit_status()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use datadir::Outcome;
 use redo::segment::EndRecord;
 
 use super::error::{Result, failed, refused};
@@ -82,7 +83,7 @@ impl ArchiveReport {
     /// 0 if the archive is one sound stretch, 1 if it has gaps or damage.
     #[must_use]
     pub fn exit_status(&self) -> u8 {
-        u8::from(!self.damage.is_empty() || self.ranges.len() > 1)
+        Outcome::of(!self.damage.is_empty() || self.ranges.len() > 1, false).exit_status()
     }
 }
 

@@ -5,6 +5,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use datadir::Outcome;
 use flow::{WorkList, run_workers};
 use format::keyring::KeyStore;
 
@@ -127,7 +128,8 @@ impl BackupReport {
     /// 0 if nothing is wrong, 1 otherwise.
     #[must_use]
     pub fn exit_status(&self) -> u8 {
-        u8::from(!self.problems.is_empty())
+        // What cannot be read is an error, so nothing is left open here.
+        Outcome::of(!self.problems.is_empty(), false).exit_status()
     }
 }
 

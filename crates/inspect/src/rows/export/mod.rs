@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use datadir::Outcome;
 use flow::Counters;
 use serde::Serialize;
 
@@ -175,16 +176,12 @@ impl ExportReport {
     /// 1 for damage; 2 if a table could not be exported for another reason, there is no table, or recovery is pending; else 0.
     #[must_use]
     pub fn exit_status(&self) -> u8 {
-        // Recovery will change rows and repair pages, so the export is neither complete nor damaged yet.
-        if !self.pending.is_empty() {
-            return 2;
-        }
         let mut damage = self.tables.iter().flat_map(|table| &table.damage);
-        if damage.any(|damage| !damage.is_unread()) {
-            return 1;
-        }
+        let is_damaged = damage.any(|damage| !damage.is_unread());
         let refused = self.tables.iter().any(|table| table.refused.is_some() || !table.damage.is_empty());
-        if refused || !self.unread.is_empty() || self.tables.is_empty() { 2 } else { 0 }
+        let outcome = Outcome::of(is_damaged, refused || !self.unread.is_empty() || self.tables.is_empty());
+        // Recovery will change rows and repair pages, so the export is neither complete nor damaged yet.
+        Outcome::of_comparison(!self.pending.is_empty(), outcome).exit_status()
     }
 }
 
