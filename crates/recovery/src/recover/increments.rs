@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use format::Lsn;
 use format::keyring::KeyStore;
 
-use self::files::Files;
+use self::files::IncrementFiles;
 use self::marker::Lsns;
 use self::pages::Formats;
 use crate::recover::error::{Result, refused};
@@ -51,7 +51,7 @@ pub struct Increment {
 
 /// An incremental backup.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct TakenIncrement {
     pub dir: PathBuf,
     pub lsns: Lsns,
     /// The tool that took it.
@@ -60,10 +60,10 @@ pub(super) struct Taken {
     flushed: Option<Lsn>,
     /// The text of the tool's info file, which is different for each run.
     info: Option<String>,
-    files: Files,
+    files: IncrementFiles,
 }
 
-impl Taken {
+impl TakenIncrement {
     fn open(dir: &Path) -> Result<Self> {
         let path = dir.display();
         let Some(notes) = BackupNotes::of(dir) else {
@@ -89,7 +89,7 @@ impl Taken {
                 dir.join(COPIED_LOG).display()
             ));
         }
-        let files = Files::read(dir, notes.tool)?;
+        let files = IncrementFiles::read(dir, notes.tool)?;
         let (tool, flushed, info) = (notes.tool, notes.flushed_lsn, notes.info);
         Ok(Self { dir: dir.to_path_buf(), lsns, tool, flushed, info, files })
     }
@@ -107,16 +107,16 @@ impl Taken {
 
 /// The increments still to be merged into a backup, in order.
 #[derive(Debug)]
-pub(super) struct Chain {
-    pub left: Vec<Taken>,
+pub(super) struct IncrementChain {
+    pub left: Vec<TakenIncrement>,
     /// Whether an earlier run was interrupted while it merged the first of them.
     pub is_interrupted: bool,
 }
 
-impl Chain {
+impl IncrementChain {
     /// Checks the increments against each other and against the backup's LSN.
     pub fn of(datadir: &Path, dirs: &[PathBuf]) -> Result<Self> {
-        let mut all = dirs.iter().map(|dir| Taken::open(dir)).collect::<Result<Vec<_>>>()?;
+        let mut all = dirs.iter().map(|dir| TakenIncrement::open(dir)).collect::<Result<Vec<_>>>()?;
         for pair in all.windows(2) {
             let [before, after] = pair else { continue };
             if after.lsns.from != before.lsns.to {
@@ -153,8 +153,9 @@ impl Chain {
             return refused(format!("{}: it does not say which LSN the backup reaches", notes.path.display()));
         };
         // Skip the increments that an earlier run has merged. On an idle server all increments have the same LSNs, so compare the runs too.
-        let is_same = |taken: &Taken| taken.lsns.from != to || (taken.info.is_some() && taken.info == notes.info);
-        let is_in = |taken: &Taken| (taken.lsns.to, taken.lsns.last) == (to, last) && is_same(taken);
+        let is_same =
+            |taken: &TakenIncrement| taken.lsns.from != to || (taken.info.is_some() && taken.info == notes.info);
+        let is_in = |taken: &TakenIncrement| (taken.lsns.to, taken.lsns.last) == (to, last) && is_same(taken);
         let left = all.iter().rposition(is_in).map_or(0, |place| place + 1);
         if let Some(next) = all.get(left).filter(|next| next.lsns.from != to) {
             return does_not_follow(&all, next, "the backup reaches", to);
@@ -192,7 +193,7 @@ fn refuse_others_work(datadir: &Path, memory: usize, keys: &KeyStore) -> Result<
 
 /// Fails if an increment is older than the backup before it. If the server made no checkpoint in between, both begin at the same LSN, and
 /// only the ends of their logs show the order.
-fn refuse_earlier(taken: &Taken, last: Lsn, before: &Path) -> Result<()> {
+fn refuse_earlier(taken: &TakenIncrement, last: Lsn, before: &Path) -> Result<()> {
     if taken.lsns.last >= last {
         return Ok(());
     }
@@ -202,7 +203,7 @@ fn refuse_earlier(taken: &Taken, last: Lsn, before: &Path) -> Result<()> {
     ))
 }
 
-fn does_not_follow<T>(all: &[Taken], taken: &Taken, why: &str, lsn: Lsn) -> Result<T> {
+fn does_not_follow<T>(all: &[TakenIncrement], taken: &TakenIncrement, why: &str, lsn: Lsn) -> Result<T> {
     let hint = match all.iter().find(|other| other.lsns.from == lsn && other.lsns.from != other.lsns.to) {
         Some(next) => format!("{} does: name increments in the order in which they were taken", next.dir.display()),
         None => format!("one that begins at LSN {lsn} is missing, or it belongs to another backup"),
@@ -236,7 +237,7 @@ mod tests {
         let two = backup(dir.path(), "two", "incremental", [100, 100, 300]);
         let left = |of: &Path, dirs: &[&PathBuf]| {
             let dirs: Vec<PathBuf> = dirs.iter().map(|dir| (*dir).clone()).collect();
-            Chain::of(of, &dirs).map(|chain| chain.left.len()).map_err(|error| error.to_string())
+            IncrementChain::of(of, &dirs).map(|chain| chain.left.len()).map_err(|error| error.to_string())
         };
         assert_eq!(left(&full, &[&one, &two]), Ok(2));
         assert!(left(&full, &[&two, &one]).is_err_and(|error| error.contains("does not follow")));

@@ -51,7 +51,7 @@ pub(super) struct RedoLog {
     clock: Option<SimTime>,
     /// The meaning of names that lead outside the datadir.
     pub outside: Outside,
-    pub vendor: Vendor,
+    pub vendor: LogVendor,
     /// The unprepared backup that the log belongs to, if any.
     pub backup: Option<Backup>,
     /// The LSN that a backup of innokit reaches according to its manifest.
@@ -63,14 +63,14 @@ pub(super) struct RedoLog {
 /// The log's vendor.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one in a recovery: a box would save nothing")]
-pub(super) enum Vendor {
+pub(super) enum LogVendor {
     /// MariaDB 10.5 or later.
     MariaDb(MariaDbLog),
     /// MySQL 8.0.3 or later.
     MySql(MySqlRedo),
 }
 
-impl Vendor {
+impl LogVendor {
     fn maker(&self) -> Option<Maker> {
         match self {
             Self::MariaDb(log) => Maker::of_log(&log.header),
@@ -85,22 +85,22 @@ impl RedoLog {
         let is_mysql =
             datadir.join(REDO_DIR).is_folder_there() || copied_log(datadir).is_some() || has_mysql_ring(datadir);
         let vendor = if is_mysql {
-            Vendor::MySql(MySqlRedo::open(datadir, keys)?)
+            LogVendor::MySql(MySqlRedo::open(datadir, keys)?)
         } else {
-            Vendor::MariaDb(MariaDbLog::open(datadir, for_writing, keys)?)
+            LogVendor::MariaDb(MariaDbLog::open(datadir, for_writing, keys)?)
         };
         let files = match &vendor {
-            Vendor::MariaDb(log) => vec![(log.path.clone(), log.parsed.size)],
-            Vendor::MySql(log) => log.files(),
+            LogVendor::MariaDb(log) => vec![(log.path.clone(), log.parsed.size)],
+            LogVendor::MySql(log) => log.files(),
         };
         let path = files.first().map_or_else(|| datadir.to_path_buf(), |(path, _)| path.clone());
         if let Some(why) = vendor.maker().and_then(|maker| maker.newer()) {
             return refused(format!("{}: {why}, and writes nothing of newer ones", path.display()));
         }
         let backup = match &vendor {
-            Vendor::MariaDb(log) => Backup::of(datadir, &log.header),
-            Vendor::MySql(log) if log.is_copy() => Backup::of_copy(datadir),
-            Vendor::MySql(_) => None,
+            LogVendor::MariaDb(log) => Backup::of(datadir, &log.header),
+            LogVendor::MySql(log) if log.is_copy() => Backup::of_copy(datadir),
+            LogVendor::MySql(_) => None,
         };
         // A name in a backup's log that leads elsewhere belongs to the original server.
         let outside = if backup.is_some() { Outside::MovedIn } else { Outside::of(datadir) };
@@ -112,17 +112,17 @@ impl RedoLog {
 
     /// Whether xtrabackup copied the log.
     pub fn is_of_xtrabackup(&self) -> bool {
-        matches!(&self.vendor, Vendor::MySql(log) if log.is_copy())
+        matches!(&self.vendor, LogVendor::MySql(log) if log.is_copy())
     }
 
     /// Whether this is the log of MySQL before 8.0.30.
     pub fn is_mysql_ring(&self) -> bool {
-        matches!(&self.vendor, Vendor::MySql(log) if log.is_ring())
+        matches!(&self.vendor, LogVendor::MySql(log) if log.is_ring())
     }
 
     /// Whether this is the log with which innokit closed a backup of xtrabackup, not yet used by a server.
     pub fn closes_copy(&self) -> bool {
-        matches!(&self.vendor, Vendor::MySql(log) if log.closes_copy())
+        matches!(&self.vendor, LogVendor::MySql(log) if log.closes_copy())
     }
 
     /// Reads the segments of a redo archive from the checkpoint on instead of the datadir's own log, only those of `timeline` if one is
@@ -138,13 +138,13 @@ impl RedoLog {
             })
         })?;
         let log = match &mut self.vendor {
-            Vendor::MariaDb(log) => log,
-            Vendor::MySql(log) if log.is_copy() => {
+            LogVendor::MariaDb(log) => log,
+            LogVendor::MySql(log) if log.is_copy() => {
                 return refused(
                     "a backup of xtrabackup cannot be continued by an archive of the redo log: take one with innokit backup",
                 );
             }
-            Vendor::MySql(_) => return self.with_archived_blocks(dir, base_end, timeline),
+            LogVendor::MySql(_) => return self.with_archived_blocks(dir, base_end, timeline),
         };
         if log.is_of_blocks() {
             return refused("the base copy is of MariaDB 10.5 to 10.7, whose log is not archived: leave out --redo");
@@ -159,17 +159,19 @@ impl RedoLog {
     }
 
     fn with_archived_blocks(self, dir: &Path, base_end: Lsn, timeline: Option<u32>) -> Result<Self> {
-        let Vendor::MySql(log) = self.vendor else { return Err(RecoverError::Internal("the log is not one of MySQL")) };
+        let LogVendor::MySql(log) = self.vendor else {
+            return Err(RecoverError::Internal("the log is not one of MySQL"));
+        };
         let log = log.with_archive(dir, base_end, timeline)?;
         let files = FileSet::new(log.files());
-        Ok(Self { files, vendor: Vendor::MySql(log), ..self })
+        Ok(Self { files, vendor: LogVendor::MySql(log), ..self })
     }
 
     /// Fails if the log is an archive that ends at `end`, before the base copy's own log does, or before `until`, or before its own end.
     pub fn check_archive_end(&self, end: Lsn, until: Option<Lsn>) -> Result<()> {
         let hole = match &self.vendor {
-            Vendor::MariaDb(log) => log.archived.as_ref().map(Archived::hole),
-            Vendor::MySql(log) => log.archived.as_ref().map(ArchivedEnd::hole),
+            LogVendor::MariaDb(log) => log.archived.as_ref().map(Archived::hole),
+            LogVendor::MySql(log) => log.archived.as_ref().map(ArchivedEnd::hole),
         };
         let (Some((dir, hole)), Some(base_end)) = (hole, self.base_end()) else { return Ok(()) };
         // Pages of the base may be as new as the end of its own log.
@@ -192,16 +194,16 @@ impl RedoLog {
             return None;
         }
         match &self.vendor {
-            Vendor::MariaDb(log) => log.archived.as_ref()?.definitions.as_ref(),
-            Vendor::MySql(_) => None,
+            LogVendor::MariaDb(log) => log.archived.as_ref()?.definitions.as_ref(),
+            LogVendor::MySql(_) => None,
         }
     }
 
     /// Where the base copy's own log ends, if an archive continues it.
     pub fn base_end(&self) -> Option<Lsn> {
         match &self.vendor {
-            Vendor::MariaDb(log) => log.archived.as_ref().map(|archived| archived.base_end),
-            Vendor::MySql(log) => log.archived.as_ref().map(|archived| archived.base_end),
+            LogVendor::MariaDb(log) => log.archived.as_ref().map(|archived| archived.base_end),
+            LogVendor::MySql(log) => log.archived.as_ref().map(|archived| archived.base_end),
         }
     }
 
@@ -225,8 +227,8 @@ impl RedoLog {
     /// Whether its records are encrypted.
     pub fn is_encrypted(&self) -> bool {
         match &self.vendor {
-            Vendor::MariaDb(log) => log.key.is_some(),
-            Vendor::MySql(log) => !log.log.keys.is_empty(),
+            LogVendor::MariaDb(log) => log.key.is_some(),
+            LogVendor::MySql(log) => !log.log.keys.is_empty(),
         }
     }
 
@@ -246,24 +248,24 @@ impl RedoLog {
     /// Its newest checkpoint.
     pub const fn checkpoint(&self) -> Lsn {
         match &self.vendor {
-            Vendor::MariaDb(log) => log.parsed.checkpoint.lsn,
-            Vendor::MySql(log) => log.log.checkpoint.lsn,
+            LogVendor::MariaDb(log) => log.parsed.checkpoint.lsn,
+            LogVendor::MySql(log) => log.log.checkpoint.lsn,
         }
     }
 
     /// The log's end when that checkpoint was made; for MySQL, whose log does not record it, the checkpoint itself.
     pub const fn checkpoint_end(&self) -> Lsn {
         match &self.vendor {
-            Vendor::MariaDb(log) => log.parsed.checkpoint.end_lsn,
-            Vendor::MySql(log) => log.log.checkpoint.lsn,
+            LogVendor::MariaDb(log) => log.parsed.checkpoint.end_lsn,
+            LogVendor::MySql(log) => log.log.checkpoint.lsn,
         }
     }
 
     /// The format of its records.
     pub const fn grammar(&self) -> Grammar {
         match &self.vendor {
-            Vendor::MariaDb(_) => Grammar::MariaDb,
-            Vendor::MySql(_) => Grammar::MySql,
+            LogVendor::MariaDb(_) => Grammar::MariaDb,
+            LogVendor::MySql(_) => Grammar::MySql,
         }
     }
 
@@ -271,7 +273,7 @@ impl RedoLog {
     /// mini-transaction; no page depends on that one.
     fn copied_to(&self, end: Lsn) -> Lsn {
         match &self.vendor {
-            Vendor::MariaDb(log) if log.is_of_blocks() => log.copied_to(),
+            LogVendor::MariaDb(log) if log.is_of_blocks() => log.copied_to(),
             _ => end,
         }
     }
@@ -279,32 +281,32 @@ impl RedoLog {
     /// The server's cipher mode, if the log is encrypted and shows it.
     pub fn cipher_mode(&self) -> Option<CipherMode> {
         match &self.vendor {
-            Vendor::MariaDb(log) => log.cipher_mode().or(self.set_cipher),
-            Vendor::MySql(_) => None,
+            LogVendor::MariaDb(log) => log.cipher_mode().or(self.set_cipher),
+            LogVendor::MySql(_) => None,
         }
     }
 
     /// Whether the server reads a flushed LSN in the system tablespace: MariaDB before 10.8, and MySQL.
     pub fn has_flush_lsn(&self) -> bool {
         match &self.vendor {
-            Vendor::MariaDb(log) => log.is_of_blocks(),
-            Vendor::MySql(_) => true,
+            LogVendor::MariaDb(log) => log.is_of_blocks(),
+            LogVendor::MySql(_) => true,
         }
     }
 
     /// Whether the log is one file, as MariaDB's is, so that a new file replaces all of it.
     pub const fn is_one_file(&self) -> bool {
-        matches!(self.vendor, Vendor::MariaDb(_))
+        matches!(self.vendor, LogVendor::MariaDb(_))
     }
 
     /// The log's file ranges, starting at its checkpoint.
     fn stretches(&self) -> Vec<(FileId, Range<u64>)> {
         match &self.vendor {
-            Vendor::MariaDb(log) => match &log.archived {
+            LogVendor::MariaDb(log) => match &log.archived {
                 Some(archived) => archived.stretches(log.parsed.checkpoint.lsn),
                 None => log.lap().into_iter().map(|stretch| (FileId(0), stretch)).collect(),
             },
-            Vendor::MySql(log) => log.stretches(),
+            LogVendor::MySql(log) => log.stretches(),
         }
     }
 
@@ -315,28 +317,28 @@ impl RedoLog {
 
     fn reader(&self) -> MtrSource {
         match &self.vendor {
-            Vendor::MariaDb(log) => {
+            LogVendor::MariaDb(log) => {
                 MtrSource::MariaDb(MtrReader::new(&log.parsed, log.key.clone(), log.parsed.checkpoint.lsn))
             }
-            Vendor::MySql(log) => MtrSource::MySql(log.reader()),
+            LogVendor::MySql(log) => MtrSource::MySql(log.reader()),
         }
     }
 
     /// Fails if a needed block is damaged. A log not made of blocks is checked at its end.
     pub fn check(&self) -> Result<()> {
         match &self.vendor {
-            Vendor::MariaDb(log) if log.is_of_blocks() => log.check(),
-            Vendor::MariaDb(_) => Ok(()),
-            Vendor::MySql(log) => log.check(),
+            LogVendor::MariaDb(log) if log.is_of_blocks() => log.check(),
+            LogVendor::MariaDb(_) => Ok(()),
+            LogVendor::MySql(log) => log.check(),
         }
     }
 
     /// Fails if the log continues after `end`, where its mini-transactions ended: then it is damaged at `end`.
     pub fn check_end(&self, end: Lsn) -> Result<()> {
         match &self.vendor {
-            Vendor::MariaDb(log) if !log.is_of_blocks() => log.check_end(end),
-            Vendor::MariaDb(_) => Ok(()),
-            Vendor::MySql(log) => log.archived.as_ref().map_or(Ok(()), |archived| archived.check_end(end)),
+            LogVendor::MariaDb(log) if !log.is_of_blocks() => log.check_end(end),
+            LogVendor::MariaDb(_) => Ok(()),
+            LogVendor::MySql(log) => log.archived.as_ref().map_or(Ok(()), |archived| archived.check_end(end)),
         }
     }
 }

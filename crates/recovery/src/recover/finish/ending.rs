@@ -17,7 +17,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::door;
 use crate::recover::error::{RecoverError, Result, failed};
-use crate::recover::log::{RedoLog, Vendor};
+use crate::recover::log::{LogVendor, RedoLog};
 use crate::recover::place::durable::{give, sync_directory_of};
 use crate::recover::plan::RecoverPlan;
 use crate::recover::survey::wanted::Wanted;
@@ -51,16 +51,16 @@ impl Ending {
     pub fn of(log: &RedoLog, plan: &RecoverPlan, keys: &KeyStore) -> Result<Self> {
         let (end, named) = (plan.wanted.end, plan.named());
         match &log.vendor {
-            Vendor::MariaDb(log) if plan.wanted.kind.is_backup => {
+            LogVendor::MariaDb(log) if plan.wanted.kind.is_backup => {
                 let bytes = log.of_prepared(end, keys)?;
                 let size = bytes.len() as u64;
                 Ok(Self::NewLog(bytes, size))
             }
-            Vendor::MariaDb(log) if plan.wanted.rest.is_none() && log.archived.is_none() => {
+            LogVendor::MariaDb(log) if plan.wanted.rest.is_none() && log.archived.is_none() => {
                 Ok(Self::InPlace(log.closing(end, &named)?))
             }
-            Vendor::MariaDb(log) => Ok(Self::NewLog(log.restarted(end, &named, keys)?, log.own_size())),
-            Vendor::MySql(log) => {
+            LogVendor::MariaDb(log) => Ok(Self::NewLog(log.restarted(end, &named, keys)?, log.own_size())),
+            LogVendor::MySql(log) => {
                 let (bytes, size) = log.closing(&plan.wanted.tables, plan.wanted.log_end)?;
                 Ok(if log.is_ring() { Self::NewLog(bytes, size as u64) } else { Self::NewFile(bytes, size) })
             }
@@ -70,8 +70,8 @@ impl Ending {
     /// The flushed LSN to record in the system tablespace, if the server reads it there.
     pub fn flush_lsn(&self, log: &RedoLog, wanted: &Wanted) -> Option<Lsn> {
         log.has_flush_lsn().then(|| match &log.vendor {
-            Vendor::MariaDb(_) => wanted.end,
-            Vendor::MySql(log) => log.next_checkpoint(wanted.log_end),
+            LogVendor::MariaDb(_) => wanted.end,
+            LogVendor::MySql(log) => log.next_checkpoint(wanted.log_end),
         })
     }
 
@@ -84,13 +84,13 @@ impl Ending {
             writes: vec![(0, bytes.to_vec())],
         };
         match (self, &log.vendor) {
-            (Self::InPlace(closing), Vendor::MariaDb(log)) => {
+            (Self::InPlace(closing), LogVendor::MariaDb(log)) => {
                 let writes = log.closing_writes(end, closing)?;
                 Ok(vec![ClosedFile { path: log.path.clone(), len: Some(log.own_size()), has_base: true, writes }])
             }
-            (Self::NewLog(bytes, size), Vendor::MariaDb(log)) => Ok(vec![new(&log.path, bytes, *size)]),
-            (Self::NewLog(bytes, size), Vendor::MySql(log)) => Ok(vec![new(log.first_file(), bytes, *size)]),
-            (Self::NewFile(bytes, size), Vendor::MySql(log)) => {
+            (Self::NewLog(bytes, size), LogVendor::MariaDb(log)) => Ok(vec![new(&log.path, bytes, *size)]),
+            (Self::NewLog(bytes, size), LogVendor::MySql(log)) => Ok(vec![new(log.first_file(), bytes, *size)]),
+            (Self::NewFile(bytes, size), LogVendor::MySql(log)) => {
                 let (path, replaced) = log.closing_place()?;
                 let gone = replaced.into_iter().map(|path| ClosedFile {
                     path,
@@ -106,10 +106,10 @@ impl Ending {
 
     pub fn write(&self, log: &RedoLog, end: Lsn) -> Result<()> {
         match (self, &log.vendor) {
-            (Self::InPlace(closing), Vendor::MariaDb(log)) => log.close(end, closing),
-            (Self::NewLog(bytes, size), Vendor::MariaDb(log)) => replace(&log.path, bytes, *size),
-            (Self::NewLog(bytes, size), Vendor::MySql(log)) => replace(log.first_file(), bytes, *size),
-            (Self::NewFile(bytes, size), Vendor::MySql(log)) => log.close(bytes, *size),
+            (Self::InPlace(closing), LogVendor::MariaDb(log)) => log.close(end, closing),
+            (Self::NewLog(bytes, size), LogVendor::MariaDb(log)) => replace(&log.path, bytes, *size),
+            (Self::NewLog(bytes, size), LogVendor::MySql(log)) => replace(log.first_file(), bytes, *size),
+            (Self::NewFile(bytes, size), LogVendor::MySql(log)) => log.close(bytes, *size),
             _ => Err(RecoverError::Internal("the redo log is not closed like this")),
         }
     }

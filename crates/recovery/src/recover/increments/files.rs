@@ -50,7 +50,7 @@ impl Delta {
 
 /// The content of an increment.
 #[derive(Debug, Default)]
-pub(super) struct Files {
+pub(super) struct IncrementFiles {
     /// Its directory.
     pub dir: PathBuf,
     pub deltas: Vec<Delta>,
@@ -63,7 +63,7 @@ pub(super) struct Files {
     pub directories: BTreeSet<PathBuf>,
 }
 
-impl Files {
+impl IncrementFiles {
     pub fn read(dir: &Path, tool: &str) -> Result<Self> {
         let is_xtrabackup = tool == XTRABACKUP;
         let notes = if is_xtrabackup { reduced(dir)? } else { FileNotes::read(dir)? };

@@ -11,7 +11,7 @@ use format::page::seal::seal_mysql;
 use format::{Lsn, NotTablespace, PageId, PageSize, SpaceFormat, SpaceId, Verdict, verify_page};
 use logs::delta::{Page, Parser};
 
-use super::files::{Delta, Files};
+use super::files::{Delta, IncrementFiles};
 use crate::door;
 use crate::recover::error::{RecoverError, Result, damaged, failed, refused};
 use crate::recover::place::walk::walk;
@@ -75,7 +75,7 @@ impl Formats {
     }
 
     /// Reads all pages of an increment whose log ends at `end`, and fails if one is damaged. The log changes the tablespaces in `changed`.
-    pub fn prove(&mut self, files: &Files, end: Lsn, changed: &BTreeSet<SpaceId>) -> Result<()> {
+    pub fn prove(&mut self, files: &IncrementFiles, end: Lsn, changed: &BTreeSet<SpaceId>) -> Result<()> {
         for delta in &files.deltas {
             self.prove_delta(delta, end, changed)?;
         }

@@ -13,7 +13,7 @@ use format::{SpaceHeader, SpaceId};
 use rustix::fs::syncfs;
 
 use super::files::Delta;
-use super::{Increment, Taken, binlogs, marker, pages};
+use super::{Increment, TakenIncrement, binlogs, marker, pages};
 use crate::door;
 use crate::recover::error::{Result, failed, refused};
 use crate::recover::foreign::backup::{replace_copied_log, replace_log, replace_note};
@@ -33,7 +33,7 @@ const EMPTY_LOG_MAX: u64 = 64 << 10;
 /// Suffix of a file being copied.
 const COPYING: &str = "innokit-new";
 
-impl Taken {
+impl TakenIncrement {
     /// Merges the increment into the backup, which is prepared or was left by an interrupted merge of this increment.
     pub fn put_into(&self, datadir: &Path) -> Result<Increment> {
         let _lock = Lock::take(datadir, Sharing::Exclusive)?;

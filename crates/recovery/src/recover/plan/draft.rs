@@ -19,7 +19,7 @@ use crate::recover::space::doublewrite::{copies_in_area, copies_in_files, copies
 use crate::recover::space::head::Head;
 use crate::recover::space::log_end::refuse_newer;
 use crate::recover::space::{PlannedSpace, cipher_mode};
-use crate::recover::survey::rest::Rest;
+use crate::recover::survey::rest::LogRest;
 use crate::recover::survey::tablespaces::{NewestPage, Survey};
 use crate::recover::survey::wanted::Wanted;
 use datadir::doublewrite::Copies;
@@ -70,7 +70,7 @@ pub(in crate::recover) fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeySt
     let find = Find { datadir, wanted: &wanted, survey: &survey, copies: &copies, dropped: &dropped, keys };
     let mut spaces = BTreeMap::new();
     // Tablespaces that change only after the end are checked too.
-    let later = rest.map(Rest::spaces).unwrap_or_default();
+    let later = rest.map(LogRest::spaces).unwrap_or_default();
     let mut not_in_backup = Vec::new();
     for &space in wanted.files.changed.iter().chain(&later).filter(|space| !wanted.files.deleted.contains(space)) {
         find.refuse_binlog(space)?;

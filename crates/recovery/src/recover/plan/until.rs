@@ -10,13 +10,13 @@ use format::{Lsn, SpaceId};
 
 use crate::recover::error::{Result, refused};
 use crate::recover::space::head::Head;
-use crate::recover::survey::rest::{OperationKind, Rest};
+use crate::recover::survey::rest::{LogRest, OperationKind};
 use crate::recover::survey::tablespaces::{NewestPage, Survey};
 use crate::recover::survey::wanted::Wanted;
 use datadir::redo_log::Truncation;
 
 /// Fails if a file operation in the rest of the log is already carried out.
-pub(in crate::recover) fn check_files(rest: &Rest, datadir: &Path, wanted: &Wanted, survey: &Survey) -> Result<()> {
+pub(in crate::recover) fn check_files(rest: &LogRest, datadir: &Path, wanted: &Wanted, survey: &Survey) -> Result<()> {
     if let Some((space, lsn)) = rest.trimmed.first() {
         return rest.refuse(&format!("tablespace {space} was cut down"), *lsn);
     }
@@ -47,7 +47,7 @@ pub(in crate::recover) fn check_files(rest: &Rest, datadir: &Path, wanted: &Want
 
 /// Fails if MySQL may have changed files after the end without redo. It empties undo tablespaces and builds indexes without redo, and none
 /// of its records builds a page from nothing, so no page may be newer than the end.
-pub(in crate::recover) fn check_unlogged(rest: &Rest, datadir: &Path, survey: &Survey, end: Lsn) -> Result<()> {
+pub(in crate::recover) fn check_unlogged(rest: &LogRest, datadir: &Path, survey: &Survey, end: Lsn) -> Result<()> {
     let NewestPage { path, page_no, lsn } = &survey.newest;
     if *lsn > end {
         return rest.refuse(&format!("{}: page {page_no} was written", path.display()), *lsn);
@@ -62,7 +62,7 @@ pub(in crate::recover) fn check_unlogged(rest: &Rest, datadir: &Path, survey: &S
 }
 
 /// Refuses an undo tablespace that was truncated or was being truncated: it may have held undo that was needed at the end.
-pub(in crate::recover) fn refuse_truncated(rest: &Rest, space: SpaceId) -> Result<()> {
+pub(in crate::recover) fn refuse_truncated(rest: &LogRest, space: SpaceId) -> Result<()> {
     refused(format!(
         "undo tablespace {space} was truncated, and it is unknown whether that was after LSN {}: recover the whole log",
         rest.until

@@ -17,7 +17,7 @@ use format::{Lsn, PageId, SpaceId, Verdict};
 use redo::record::Subject;
 
 use self::files::Files;
-use self::page_work::{Apply, Closed, GiveUpWaiting, Look, PageBuffers, Restore, Tally, Task, Touched, Wipe};
+use self::page_work::{Apply, Closed, GiveUpWaiting, LookAt, PageBuffers, Restore, Tally, Task, Touched, Wipe};
 use self::stretches::{Planned, stretches};
 use crate::recover::error::{RecoverError, Result};
 use crate::recover::log::{RedoLog, Scan};
@@ -93,7 +93,7 @@ impl<'w> Work<'w> {
     where
         J: Fn(PageId, &PlannedSpace, &Verdict, Lsn) -> Result<()> + Sync,
     {
-        self.each(pages, |_| false, &Look(judge))
+        self.each(pages, |_| false, &LookAt(judge))
     }
 
     /// Runs a task on each page. Pages are in order; void ones are not read.

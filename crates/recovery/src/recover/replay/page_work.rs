@@ -110,9 +110,9 @@ impl Task for Wipe {
 }
 
 /// Passes pages on and changes nothing.
-pub(in crate::recover) struct Look<J>(pub J);
+pub(in crate::recover) struct LookAt<J>(pub J);
 
-impl<J> Task for Look<J>
+impl<J> Task for LookAt<J>
 where
     J: Fn(PageId, &PlannedSpace, &Verdict, Lsn) -> Result<()> + Sync,
 {

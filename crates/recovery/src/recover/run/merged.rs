@@ -7,7 +7,7 @@ use super::one::recover_one;
 use crate::manifest;
 use crate::recover::error::{Result, refused};
 use crate::recover::finish::recovered::Recovered;
-use crate::recover::increments::Chain;
+use crate::recover::increments::IncrementChain;
 use crate::recover::moment::prove_archive;
 use crate::recover::options::RecoverOptions;
 use crate::recover::place::is_free;
@@ -25,7 +25,7 @@ pub(super) fn with_increments(datadir: &Path, options: &RecoverOptions) -> Resul
             path = datadir.display()
         ));
     }
-    let chain = Chain::of(datadir, &options.increments)?;
+    let chain = IncrementChain::of(datadir, &options.increments)?;
     let keys = options.keys.read()?;
     chain.prove(datadir, Budget::of(options.memory).plan, &keys)?;
     let to_its_end = RecoverOptions { increments: Vec::new(), ..options.clone() };

@@ -22,7 +22,7 @@ const ROOT_SIZE: usize = 4;
 
 /// Changes to definitions in a log, from an LSN on.
 #[derive(Debug)]
-pub(in crate::recover) struct Definitions {
+pub(in crate::recover) struct LaterDefinitions {
     /// The end of the base copy.
     after: Lsn,
     /// Pages of the system tablespace, and the LSN of their first change.
@@ -33,7 +33,7 @@ pub(in crate::recover) struct Definitions {
     first_file: Option<Lsn>,
 }
 
-impl Definitions {
+impl LaterDefinitions {
     pub const fn after(after: Lsn, is_archived: bool) -> Self {
         Self { after, pages: BTreeMap::new(), is_archived, first_file: None }
     }

@@ -74,7 +74,7 @@ impl Group {
 
 /// The amount of redo by page group.
 #[derive(Debug, Default)]
-pub(in crate::recover) struct Load {
+pub(in crate::recover) struct PageLoad {
     groups: HashMap<GroupId, Group>,
     /// The group of the last records, not yet in the map: a mini-transaction mostly changes the same pages as the previous one, and this
     /// saves the lookup.
@@ -97,7 +97,7 @@ impl PageRange {
     }
 }
 
-impl Load {
+impl PageLoad {
     /// Counts a record of `len` bytes for the page; `goes_on` if it continues the mini-transaction's previous one.
     pub fn add(&mut self, id: PageId, effect: Effect, len: usize, goes_on: bool) {
         let (group, page) = place_of(id);
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn parts_cover_every_page_once_and_fit_into_memory() {
-        let mut load = Load::default();
+        let mut load = PageLoad::default();
         let pages: Vec<PageId> = (0..5000).map(|number| PageId::new(number % 3, number * 37)).collect();
         pages.iter().for_each(|id| load.add(*id, Effect::Changes, 10_000, false));
         let memory = 24 << 20;
@@ -231,7 +231,7 @@ mod tests {
         for id in pages.iter().chain([&PageId::new(0, 0), &PageId::new(9, 9)]) {
             assert_eq!(parts.iter().filter(|part| part.has(*id)).count(), 1, "{id:?}");
         }
-        let all = Load::default().parts(0, 16);
+        let all = PageLoad::default().parts(0, 16);
         assert_eq!(load.parts(usize::MAX, 16), all, "one part has it all");
         assert_eq!(load.parts(1 << 20, 16), all, "nobody reads a log so often");
         assert!(load.parts(1 << 20, usize::MAX).len() > 16, "unless nothing else is possible");
@@ -241,11 +241,11 @@ mod tests {
     #[test]
     fn pages_are_in_use_unless_the_log_frees_them_last_or_cuts_them_off() {
         let id = |page_no| PageId::new(3, page_no);
-        let mut load = Load::default();
+        let mut load = PageLoad::default();
         let records = [(5, Effect::Changes), (6, Effect::Frees), (200, Effect::Changes), (7, Effect::Frees)];
         let later = [(7, Effect::Inits), (8, Effect::Inits), (300, Effect::Changes), (8, Effect::Frees)];
         records.into_iter().chain(later).for_each(|(page_no, effect)| load.add(id(page_no), effect, 1, false));
-        let in_use = |load: &Load| load.in_use().collect::<Vec<_>>();
+        let in_use = |load: &PageLoad| load.in_use().collect::<Vec<_>>();
         assert_eq!(in_use(&load), [5, 7, 200, 300].map(id));
         assert!([5, 6, 7, 8].iter().all(|page_no| load.has(id(*page_no))) && !load.has(id(9)));
         // An undo tablespace is recreated.
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(in_use(&load), [id(200)]);
         // The system tablespace keeps the pages before this one.
         let system = |page_no| PageId::new(SpaceId::SYSTEM.0, page_no);
-        let mut load = Load::default();
+        let mut load = PageLoad::default();
         [1, 70, 99, 100, 300].iter().for_each(|page_no| load.add(system(*page_no), Effect::Changes, 1, false));
         load.add(system(100), Effect::Trims, 1, false);
         assert_eq!(in_use(&load), [1, 70, 99].map(system));
@@ -262,8 +262,8 @@ mod tests {
 
     #[test]
     fn a_group_is_dense_once_a_quarter_of_its_pages_must_be_read() {
-        let mut load = Load::default();
-        let add = |load: &mut Load, page_no, effect| load.add(PageId::new(3, page_no), effect, 1, false);
+        let mut load = PageLoad::default();
+        let add = |load: &mut PageLoad, page_no, effect| load.add(PageId::new(3, page_no), effect, 1, false);
         // Pages that the log makes need not be read, whatever follows; one that it changes first must be.
         for page_no in 0..40 {
             add(&mut load, page_no, Effect::Inits);

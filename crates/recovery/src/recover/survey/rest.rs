@@ -17,7 +17,7 @@ use crate::recover::place::outside::Outside;
 const PLACE_SIZE: usize = 2 * (size_of::<(PageId, FirstChange)>() + 1);
 /// The log after the end of the recovery.
 #[derive(Debug)]
-pub(in crate::recover) struct Rest {
+pub(in crate::recover) struct LogRest {
     /// Nothing after this LSN is recovered.
     pub until: Lsn,
     pub mtrs: u64,
@@ -54,7 +54,7 @@ pub(in crate::recover) enum OperationKind {
     Deleted,
 }
 
-impl Rest {
+impl LogRest {
     pub fn new(until: Lsn) -> Self {
         let (pages, files) = (HashMap::new(), HashMap::new());
         Self { until, mtrs: 0, pages, files, trimmed: Vec::new(), checkpoint_end: None }

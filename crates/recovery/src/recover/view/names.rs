@@ -21,7 +21,7 @@ use datadir::redo_log::unbegun_truncation_logs;
 
 /// A file of the view.
 #[derive(Debug, Clone)]
-pub(super) enum Shown {
+pub(super) enum ShownFile {
     /// Not there: it is dropped, renamed, or about another run.
     Gone,
     /// A file of a tablespace that the log changes, by its number in the tablespace.
@@ -43,7 +43,7 @@ pub(super) struct Patched {
 /// All files that are not read as they lie, by their paths relative to the base.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    shown: BTreeMap<PathBuf, Shown>,
+    shown: BTreeMap<PathBuf, ShownFile>,
     /// Their directories, and the directories above.
     dirs: BTreeSet<PathBuf>,
     /// A number for each of both.
@@ -53,22 +53,22 @@ pub(super) struct Names {
 impl Names {
     pub fn of(base: &Path, plan: &RecoverPlan, (log, ending): (&RedoLog, &Ending)) -> Result<Self> {
         let mut names = Self::default();
-        plan.dropped.iter().for_each(|path| names.put(path.clone(), Shown::Gone));
+        plan.dropped.iter().for_each(|path| names.put(path.clone(), ShownFile::Gone));
         // A name that one tablespace gives up may be another's.
         let old = plan.spaces.values().filter_map(|space| space.renamed_from.clone());
-        old.for_each(|path| names.put(path, Shown::Gone));
+        old.for_each(|path| names.put(path, ShownFile::Gone));
         for (&id, space) in &plan.spaces {
             let parts = space.parts().into_iter().enumerate();
-            parts.for_each(|(number, part)| names.put(part.path, Shown::Space(id, number)));
+            parts.for_each(|(number, part)| names.put(part.path, ShownFile::Space(id, number)));
         }
         for note in unbegun_truncation_logs(base) {
-            names.put(relative(base, &note)?, Shown::Gone);
+            names.put(relative(base, &note)?, ShownFile::Gone);
         }
         let listed = fs::read_dir(base).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         for entry in listed.map_err(failed(base, "reading the directory"))? {
             let name = PathBuf::from(entry.file_name());
             if door::is_own_note(&name) {
-                names.put(name, Shown::Gone);
+                names.put(name, ShownFile::Gone);
             }
         }
         names.put_log(base, ending.closed(log, plan.wanted.end)?)?;
@@ -83,8 +83,8 @@ impl Names {
         for file in files {
             let path = relative(base, &file.path)?;
             let shown = match file.len {
-                None => Shown::Gone,
-                Some(len) => Shown::Patched(Patched { has_base: file.has_base, len, patches: file.writes }),
+                None => ShownFile::Gone,
+                Some(len) => ShownFile::Patched(Patched { has_base: file.has_base, len, patches: file.writes }),
             };
             self.put(path, shown);
         }
@@ -105,13 +105,13 @@ impl Names {
             let len =
                 looked.and_then(|()| fs::metadata(&path)).map_err(failed(&path, "reading the doublewrite file"))?.len();
             if !patches.is_empty() {
-                self.put(relative(base, &path)?, Shown::Patched(Patched { has_base: true, len, patches }));
+                self.put(relative(base, &path)?, ShownFile::Patched(Patched { has_base: true, len, patches }));
             }
         }
         Ok(())
     }
 
-    fn put(&mut self, path: PathBuf, shown: Shown) {
+    fn put(&mut self, path: PathBuf, shown: ShownFile) {
         for place in path.ancestors() {
             let next = self.numbers.len() as u64;
             self.numbers.entry(place.to_path_buf()).or_insert(next);
@@ -120,7 +120,7 @@ impl Names {
         self.shown.insert(path, shown);
     }
 
-    pub fn get(&self, path: &Path) -> Option<&Shown> {
+    pub fn get(&self, path: &Path) -> Option<&ShownFile> {
         self.shown.get(path)
     }
 
@@ -131,11 +131,11 @@ impl Names {
 
     /// Whether a file of these is there below a directory.
     pub fn fills(&self, dir: &Path) -> bool {
-        self.below(dir).any(|(_, shown)| !matches!(shown, Shown::Gone))
+        self.below(dir).any(|(_, shown)| !matches!(shown, ShownFile::Gone))
     }
 
     /// Paths are sorted by their parts, so what is below a directory follows it.
-    fn below<'n>(&'n self, dir: &'n Path) -> impl Iterator<Item = (&'n PathBuf, &'n Shown)> {
+    fn below<'n>(&'n self, dir: &'n Path) -> impl Iterator<Item = (&'n PathBuf, &'n ShownFile)> {
         self.shown.range(dir.to_path_buf()..).take_while(move |(path, _)| path.starts_with(dir))
     }
 
@@ -146,7 +146,7 @@ impl Names {
 
     /// The files of these that are there.
     pub fn files(&self) -> impl Iterator<Item = PathBuf> {
-        self.shown.iter().filter(|(_, shown)| !matches!(shown, Shown::Gone)).map(|(path, _)| path.clone())
+        self.shown.iter().filter(|(_, shown)| !matches!(shown, ShownFile::Gone)).map(|(path, _)| path.clone())
     }
 
     /// The names in a directory, given those in the base's.
@@ -157,9 +157,9 @@ impl Names {
             let Some(name) = parts.next().map(|name| name.as_os_str().to_os_string()) else { continue };
             let is_here = parts.next().is_none();
             match shown {
-                Shown::Gone if is_here => drop(names.remove(&name)),
+                ShownFile::Gone if is_here => drop(names.remove(&name)),
                 // What is gone below a directory does not make the directory.
-                Shown::Gone => {}
+                ShownFile::Gone => {}
                 _ => drop(names.insert(name)),
             }
         }

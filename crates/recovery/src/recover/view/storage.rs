@@ -16,7 +16,7 @@ use flow::{FileId, SharedEngine};
 use format::SpaceId;
 
 use super::maker::Maker;
-use super::names::{Names, Patched, Shown};
+use super::names::{Names, Patched, ShownFile};
 use crate::door;
 use crate::recover::options::reached::ReachedMoment;
 use crate::recover::place::Lock;
@@ -68,10 +68,10 @@ impl Storage {
     pub fn object(&self, path: &Path) -> io::Result<Arc<ViewObject>> {
         let inside = self.relative(path).ok_or(io::ErrorKind::NotFound)?;
         let (bytes, len) = match (self.names.get(&inside), &self.maker) {
-            (Some(Shown::Space(id, part)), Some(maker)) => {
+            (Some(ShownFile::Space(id, part)), Some(maker)) => {
                 (Bytes::Space(Arc::clone(maker), *id, *part), maker.len_of(*id, *part))
             }
-            (Some(Shown::Patched(patched)), _) => (Bytes::Patched(self.base.clone(), patched.clone()), patched.len),
+            (Some(ShownFile::Patched(patched)), _) => (Bytes::Patched(self.base.clone(), patched.clone()), patched.len),
             _ => return Err(io::ErrorKind::NotFound.into()),
         };
         let (path, failed) = (path.to_path_buf(), Arc::clone(&self.failed));

@@ -13,13 +13,13 @@ use redo::record::{Effect, FileRecord, Grammar, RedoRecord, Subject};
 
 use self::files::NamedFiles;
 use self::pages::ChangedPages;
-use super::definitions::Definitions;
+use super::definitions::LaterDefinitions;
 use super::later_files::{LaterFiles, named_in};
 use super::needs::needed_for;
 use super::prefetch::Prefetcher;
-use super::rest::Rest;
+use super::rest::LogRest;
 use crate::recover::error::{Result, damaged, refused};
-use crate::recover::log::{RedoLog, Scan, Scanned, TableStates, Vendor, file_record};
+use crate::recover::log::{LogVendor, RedoLog, Scan, Scanned, TableStates, file_record};
 use crate::redo_batch::RedoBatch;
 use datadir::redo_log::Truncation;
 
@@ -39,7 +39,7 @@ pub(in crate::recover) struct Wanted {
     /// Where the log ends, after its closing records if it has them.
     pub log_end: Lsn,
     /// The log after the end, if the recovery ends before it does.
-    pub rest: Option<Rest>,
+    pub rest: Option<LogRest>,
     /// The number of mini-transactions up to the end.
     pub mtrs: u64,
     /// Whether nothing follows the checkpoint but its own record.
@@ -56,7 +56,7 @@ pub(in crate::recover) struct Wanted {
     /// MySQL's table states that its dictionary does not have yet: the closed log keeps them.
     pub tables: TableStates,
     /// Changes to definitions in an archive of MariaDB's log, after the base copy.
-    pub definitions: Option<Definitions>,
+    pub definitions: Option<LaterDefinitions>,
     /// File operations in an archive of MySQL's log, after the base copy.
     pub later: Option<LaterFiles>,
 }
@@ -90,7 +90,7 @@ impl Wanted {
         prefetcher: Option<&Prefetcher>,
     ) -> Result<Self> {
         if let Some(until) = until.filter(|&until| log.grammar() == Grammar::MySql && until < log.checkpoint()) {
-            return Rest::new(until).refuse_before_checkpoint(log.checkpoint());
+            return LogRest::new(until).refuse_before_checkpoint(log.checkpoint());
         }
         if let (Some(until), Some(end)) = (until, log.consistent_from())
             && until < end
@@ -127,7 +127,7 @@ impl Wanted {
                 let mtr = &scanned.mtr;
                 if let Some(until) = until.filter(|&until| mtr.end > until) {
                     let outside = wanted.files.outside;
-                    wanted.rest.get_or_insert_with(|| Rest::new(until)).add(scanned, checkpoint, outside);
+                    wanted.rest.get_or_insert_with(|| LogRest::new(until)).add(scanned, checkpoint, outside);
                 } else {
                     wanted.mtrs += 1;
                     if let Some(definitions) = &mut wanted.definitions {
@@ -233,7 +233,7 @@ impl Wanted {
             is_mysql_ring: log.is_mysql_ring(),
             cipher: log.cipher_mode(),
         };
-        let definitions = |end| Definitions::after(end, log.definitions().is_some());
+        let definitions = |end| LaterDefinitions::after(end, log.definitions().is_some());
         Self {
             checkpoint,
             end: checkpoint,
@@ -257,7 +257,7 @@ impl Wanted {
     /// the checkpoint's record, and the system tablespace agrees. If the log is not clean, closing it always changes the system tablespace.
     fn end_of_blocks(&mut self, log: &RedoLog, scan: &Scan<'_>) -> Result<()> {
         if scan.is_garbled() {
-            if let Vendor::MySql(log) = &log.vendor {
+            if let LogVendor::MySql(log) = &log.vendor {
                 log.check_reason()?;
             }
             return damaged(format!("the redo log is damaged at LSN {}: there is no record", scan.at()));
@@ -267,11 +267,11 @@ impl Wanted {
         }
         self.named_from = None;
         self.is_clean = match &log.vendor {
-            Vendor::MariaDb(log) => self.mtrs == 0 && log.is_closed_at(scan.at())?,
+            LogVendor::MariaDb(log) => self.mtrs == 0 && log.is_closed_at(scan.at())?,
             // A copied log must be replaced, even if there is nothing to apply.
-            Vendor::MySql(_) if self.kind.is_backup => false,
+            LogVendor::MySql(_) if self.kind.is_backup => false,
             // Table states need no recovery of pages: the server takes them from the log itself.
-            Vendor::MySql(log) => self.is_clean && log.flushed()? == Some(self.checkpoint),
+            LogVendor::MySql(log) => self.is_clean && log.flushed()? == Some(self.checkpoint),
         };
         self.names_checkpoint |= self.is_clean;
         if !self.is_clean {
@@ -333,7 +333,7 @@ impl Wanted {
 
     /// Bytes in use.
     pub fn memory(&self) -> usize {
-        let rest = self.rest.as_ref().map_or(0, Rest::memory);
+        let rest = self.rest.as_ref().map_or(0, LogRest::memory);
         self.pages.memory() + rest + self.files.noted
     }
 

@@ -5,7 +5,7 @@ use redo::record::{Effect, Grammar, Mtr};
 
 use crate::recover::error::{Result, damaged};
 use crate::recover::survey::fresh::FreshPages;
-use crate::recover::survey::load::Load;
+use crate::recover::survey::load::PageLoad;
 use crate::recover::survey::voids::Voids;
 use crate::redo_batch::RedoBatch;
 
@@ -17,7 +17,7 @@ pub(in crate::recover) struct ChangedPages {
     /// All redo, if it fits in memory.
     pub redo: Option<RedoBatch>,
     /// The amount of redo by page group.
-    pub load: Load,
+    pub load: PageLoad,
     /// The redo of first pages.
     pub heads: RedoBatch,
     /// Pages whose content at the end does not matter. Only filled if `may_end_before`.
@@ -30,7 +30,7 @@ impl ChangedPages {
         Self {
             voids: Voids::default(),
             redo: None,
-            load: Load::default(),
+            load: PageLoad::default(),
             heads: RedoBatch::new(usize::MAX).with_grammar(grammar),
             fresh: FreshPages::default(),
             may_end_before,
