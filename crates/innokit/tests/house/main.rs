@@ -12,5 +12,7 @@ mod by_path;
 mod crates;
 mod guides;
 mod known_servers;
+mod map;
+mod names;
 mod public_api;
 mod structure;
