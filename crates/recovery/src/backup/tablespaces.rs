@@ -177,11 +177,13 @@ impl<'k> Tablespaces<'k> {
         self.unsound.clear();
         self.seen.clear();
         let (mut new, names) = (0, list(&self.datadir, self.has_general)?);
+        // In the first pass only: later ones copy the few files that are new.
         if self.copied.is_empty() {
             let sizes = names.iter().filter_map(|name| fs::metadata(self.datadir.join(name)).ok());
             self.pace.expect(sizes.map(|metadata| metadata.len()).sum());
         }
         for name in names {
+            // Before each file: if the log was lost, no further copy is worth its time.
             follower.check()?;
             check()?;
             new += u64::from(self.look_at(name)?);
@@ -206,8 +208,11 @@ impl<'k> Tablespaces<'k> {
             file.metadata().map(|metadata| Stamp::of(&metadata)).map_err(failed(&path, "reading the tablespace"))?;
         let source = Source::of(&file).map_err(failed(&path, "reading the tablespace"))?;
         let space = space_id(&file).map_err(failed(&path, "reading the tablespace"))?;
+        // It is put back only for a file that was read under this name: the name may now lead to another one.
         self.stamps.remove(&name);
         let is_system = matches!(NameHint::of(&name), NameHint::System(_));
+        // By the bare number first, which costs one small read. A zero may also be a page that was never written, so only the system
+        // tablespace's own files may claim it.
         if (is_system || space != SpaceId::SYSTEM) && self.is_known(space, source, (&file, &name))? {
             self.stamps.extend(stamp.map(|stamp| (name, (space, stamp))));
             return Ok(false);
@@ -220,11 +225,13 @@ impl<'k> Tablespaces<'k> {
         if self.is_known(space, source, (&file, &name))? {
             return Ok(false);
         }
+        // Again by the sound first page: the number that was read before may have been that of a torn one.
         self.refuse_second(space, &name)?;
         let Some(part) = self.with_key((&file, &path), part)? else {
             self.unsound.push(name);
             return Ok(false);
         };
+        // The old copy is of another file with this number, or was outdated by changes without redo.
         self.forget(space)?;
         let copied = self.copy(name, (&file, &path), source, part)?;
         self.seen.insert(space);
@@ -234,6 +241,7 @@ impl<'k> Tablespaces<'k> {
 
     /// The tablespace in a file that is, to the last byte, as it was when it was copied and met. Its name is not read from the file then.
     fn unchanged(&self, name: &Path) -> Option<SpaceId> {
+        // Only while definitions are blocked: before, a file can be swapped for another and back between two looks.
         let (space, stamp) = self.stamps.get(name).filter(|_| self.is_locked)?;
         let copied = self.copied.get(space).filter(|copied| copied.name == name)?;
         let is_same = copied.written == stamp.written() && copied.source.inode == stamp.inode();
@@ -256,6 +264,7 @@ impl<'k> Tablespaces<'k> {
         let (copy, mut notes) = (self.staging.join(part.format.space().to_string()), Notes::new(self.from));
         let found = self.reader.copy(from, &part, &copy, &mut notes, &mut self.pace)?;
         self.count(&found);
+        // An import sets the LSN of every page to 0 and writes no redo. These show later that it happened.
         let samples = notes.take_samples();
         let mut entry = notes.entry(from.0, &part, found.size);
         if !found.bad.is_empty() {
@@ -309,6 +318,7 @@ impl<'k> Tablespaces<'k> {
     /// Whether this file has been copied already. If so, notes its name.
     fn is_known(&mut self, space: SpaceId, source: Source, (file, name): (&File, &Path)) -> Result<bool> {
         let Some(copied) = self.copied.get(&space).filter(|copied| copied.source == source) else { return Ok(false) };
+        // Pages that were written without redo are not in the log, so they are copied again under the lock. Before it, a further write may follow.
         if self.is_locked && copied.is_outdated(file).map_err(failed(name, "reading the tablespace"))? {
             return Ok(false);
         }

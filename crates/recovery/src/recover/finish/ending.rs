@@ -52,15 +52,19 @@ impl Ending {
         let (end, named) = (plan.wanted.end, plan.named());
         match &log.vendor {
             LogVendor::MariaDb(log) if plan.wanted.kind.is_backup => {
+                // The copied log ends where the copying ended, so it cannot be closed in place. This one is as mariadb-backup leaves it.
                 let bytes = log.of_prepared(end, keys)?;
                 let size = bytes.len() as u64;
                 Ok(Self::NewLog(bytes, size))
             }
+            // The log itself stays, as the server would leave it: one write moves its checkpoint, and until then a second run starts at the old one.
             LogVendor::MariaDb(log) if plan.wanted.rest.is_none() && log.archived.is_none() => {
                 Ok(Self::InPlace(log.closing(end, &named)?))
             }
+            // What follows the end must not be found by a server, and an archive's segments are not the datadir's own. So a new log begins at the end.
             LogVendor::MariaDb(log) => Ok(Self::NewLog(log.restarted(end, &named, keys)?, log.own_size())),
             LogVendor::MySql(log) => {
+                // Behind everything that the log had, also behind what was left out: an LSN that was used once would make old blocks look current.
                 let (bytes, size) = log.closing(&plan.wanted.tables, plan.wanted.log_end)?;
                 Ok(if log.is_ring() { Self::NewLog(bytes, size as u64) } else { Self::NewFile(bytes, size) })
             }

@@ -37,10 +37,12 @@ const UNDO_OF_MARIADB_MAX: u32 = 127;
 
 /// Reads the first page of every tablespace. The draft includes tablespaces changed only by the part of the log that is left out.
 pub(in crate::recover) fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeyStore) -> Result<RecoverPlan> {
+    // Before any file is opened by a name from the log: such a name can lead anywhere.
     if let Some((space, name)) = &wanted.files.strange {
         return refused(format!("tablespace {space} is called `{name}`, which no server would choose"));
     }
     let mut survey = Survey::take(datadir, &wanted, keys)?;
+    // The log may not change the dictionary at all, and then nothing below would miss it. No server starts without it.
     if wanted.kind.is_backup && wanted.kind.grammar == Grammar::MySql {
         refuse_without_dictionary(datadir, &survey)?;
     }
@@ -58,10 +60,13 @@ pub(in crate::recover) fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeySt
         Some(_) => {}
     }
     let (system, copies) = system_and_copies(datadir, &mut wanted, &survey)?;
+    // Before files are looked for: what the server makes anew may be missing or half empty, and that is no fault.
     wanted.forget_truncated(datadir);
+    // Copies from after the end are wiped, and they lie in this tablespace, whether redo changes it or not.
     if wanted.rest.is_some() && !copies.later_than(wanted.end).is_empty() {
         wanted.files.changed.insert(SpaceId::SYSTEM);
     }
+    // Out of the survey first: a tablespace that the log makes later may have the name of a dropped one.
     let dropped = survey.without(wanted.dropped_after_base());
     let rest = wanted.rest.as_ref();
     // The files of a base copy that ends before `until` cannot show anything that happened after it.
@@ -73,8 +78,10 @@ pub(in crate::recover) fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeySt
     let later = rest.map(LogRest::spaces).unwrap_or_default();
     let mut not_in_backup = Vec::new();
     for &space in wanted.files.changed.iter().chain(&later).filter(|space| !wanted.files.deleted.contains(space)) {
+        // Before the questions about files: these spaces have none, and would be called missing.
         find.refuse_binlog(space)?;
         if find.is_gone(space) {
+            // Its redo counts for nothing, unless the end that was asked for is from before the truncation.
             unsure.map_or(Ok(()), |rest| until::refuse_truncated(rest, space))?;
             continue;
         }
@@ -84,6 +91,8 @@ pub(in crate::recover) fn draft(datadir: &Path, mut wanted: Wanted, keys: &KeySt
         }
         spaces.insert(space, find.space(space, system.logical())?);
     }
+    // Last, because it tries the mode on pages whose formats and keys are known only now. Still before anything is written: a wrong mode or key
+    // would seal every changed page so that no server opens it.
     cipher_mode::prove(datadir, spaces.values_mut(), survey.files.values().flatten(), wanted.kind.cipher, keys)?;
     Ok(RecoverPlan { wanted, spaces, copies, checkpoint, outside: survey.outside, not_in_backup, dropped })
 }
@@ -97,6 +106,7 @@ fn system_and_copies(datadir: &Path, wanted: &mut Wanted, survey: &Survey) -> Re
     let Some(format) = sound.map_or_else(|| Head::format_of_torn(&path), |format| Ok(Some(format)))? else {
         return damaged("the first page of ibdata1 is damaged");
     };
+    // The log says which kind of server wrote last. Files that an upgrade left behind do not.
     let copies = match wanted.kind.grammar {
         Grammar::MariaDb => copies_in_area(datadir, &survey.system, &format)?,
         Grammar::MySql if wanted.kind.is_mysql_ring => copies_of_older_mysql(datadir, &survey.system, &format)?,
@@ -170,6 +180,7 @@ impl Find<'_> {
         if self.is_mysql() && self.survey.unsound_of(self.datadir, space)?.is_some() {
             return Ok(false);
         }
+        // A table may be left out of a backup. Undo may not: the server that starts on it rolls back what was active, and has to find it.
         // MariaDB's log names every tablespace that it changes, but not those of undo.
         let undo = match self.wanted.kind.grammar {
             Grammar::MySql => undo_number(space),
@@ -196,14 +207,21 @@ impl Find<'_> {
     }
 
     fn space(&self, space: SpaceId, logical: PageSize) -> Result<PlannedSpace> {
+        // Two things say which file a tablespace is: the names in the log, and the number in each file's first page. Neither is enough. A file keeps
+        // its old name if the server died before it renamed it, its first page may be torn or not yet written, and a copied file has the number of
+        // its original. So a file is taken if both agree, and if only one of them speaks and nothing contradicts it. Anything else is refused,
+        // because redo on the wrong file destroys it.
         let names = self.names_of(space);
         let found = self.survey.files.get(&space).map(Vec::as_slice).unwrap_or_default();
+        // Without a name nothing tells which of two files the server uses. With names, they decide below.
         if let (true, [one, other, ..]) = (names.is_empty(), found) {
             let (one, other) = (one.display(), other.display());
             return refused(format!("tablespace {space} is both {one} and {other}: remove the one that is not in use"));
         }
+        // MySQL's server finds files by number, and its log need not name them. What is left of a torn first page has to do then.
         let is_by_number = self.is_mysql() || space == SpaceId::SYSTEM;
         let torn = if is_by_number && found.is_empty() { self.survey.unsound_of(self.datadir, space)? } else { None };
+        // The last name is the one the file has at the end. Its name now only counts if the log never names it.
         let Some(path) = names.last().or(found.first()).or(torn) else {
             if let Some(name) = self.wanted.files.said.get(&space) {
                 return refused(format!("tablespace {space} is missing: the log changes it, and calls it {name}"));
@@ -213,18 +231,22 @@ impl Find<'_> {
                  innodb_undo_directory puts elsewhere can be linked into the datadir)"
             ));
         };
+        // First the file that has the name already: an interrupted recovery may have renamed it. Then one that has an earlier name.
         let by_number = found.iter().find(|file| *file == path).or(found.iter().find(|file| names.contains(file)));
+        // The number is under a name that the log never gave it: a copy, or renamed by hand. It may not be the file that this log is about.
         if by_number.is_none() && !found.is_empty() {
             let list: Vec<String> = found.iter().map(|path| path.display().to_string()).collect();
             let (name, list) = (path.display(), list.join(", "));
             return refused(format!("tablespace {space} should be {name}, but is in {list}"));
         }
+        // The newest name first: the server may have renamed the file before it died.
         let here = by_number.or(names.iter().rev().find(|name| self.is_unwritten(space, name)));
         let head = match by_number {
             Some(file) => Head::read(&self.datadir.join(file))?,
             None => self.head_elsewhere(space, here.unwrap_or(path), logical)?,
         };
         let renamed_from = here.filter(|file| *file != path).cloned();
+        // The rename would replace a file that the log does not know.
         if renamed_from.is_some() && self.is_taken(path)? {
             return refused(format!(
                 "tablespace {space} should be {}, which is another tablespace's file",
@@ -232,14 +254,18 @@ impl Find<'_> {
             ));
         }
         let is_new = here.is_none() && head.is_none();
+        // The size before redo judges the file as it lies; with its redo the page may count pages that only this recovery adds.
         let size_now = head.as_ref().and_then(|head| SpaceHeader::parse(&head.page0).ok()).map_or(0, |now| now.size);
         let page0_now = head.as_ref().map(|head| head.page0.clone());
         let (format, header, page0) = self.after_redo(space, path, head, logical)?;
+        // With both states of the page: the log may turn encryption on, and the pages that lie there are still plain.
         let (crypt, format) = SpaceCrypt::find(path, page0_now.as_deref(), &page0, format, self.keys)?;
         let mut len = u64::from(header.size) * format.physical().bytes() as u64;
+        // The log may end right after the table was made, when its first page counts no page yet.
         if !names.is_empty() || (self.wanted.kind.is_backup && NameHint::of(path) == NameHint::Table) {
             len = len.max(TABLE_SIZE_MIN * logical.bytes() as u64);
         }
+        // From a record of MySQL's log: its server makes the file that long when it reads the record, whatever the first page counts.
         len = len.max(self.wanted.files.extended.get(&space).copied().unwrap_or(0));
         let mut more = Vec::new();
         if space == SpaceId::SYSTEM {
@@ -247,6 +273,7 @@ impl Find<'_> {
             more = self.survey.system.more();
         }
         let is_trimmed = self.wanted.pages.voids.is_trimmed(space);
+        // The system tablespace's files were compared together. A file that the log cuts down may have been cut already.
         if let Some(file) = by_number.filter(|_| space != SpaceId::SYSTEM && !is_trimmed) {
             self.refuse_short(file, u64::from(size_now) * format.physical().bytes() as u64)?;
         }
@@ -274,6 +301,8 @@ impl Find<'_> {
     /// Whether this is the tablespace's file although its first page, not yet written, does not say so.
     fn is_unwritten(&self, space: SpaceId, name: &Path) -> bool {
         let path = self.datadir.join(name);
+        // A name that the log gave to another tablespace later is that one's file. In a backup files keep the names that they had when they were
+        // copied, whatever the log says afterwards.
         let is_its = self.wanted.kind.is_backup || self.wanted.files.owners.get(name) == Some(&space);
         is_its && path.is_file_there() && matches!(Head::read(&path), Ok(None))
     }
@@ -284,7 +313,9 @@ impl Find<'_> {
         if !path_now.is_there() || self.dropped.iter().any(|dropped| dropped == path) {
             return Ok(false);
         }
+        // Whose file it is cannot be read, so it is not replaced.
         let Some(head) = Head::read(&path_now)? else { return Ok(true) };
+        // It frees the name only if the log's last name for it is another one.
         Ok(self.wanted.names_of(head.format.space()).last().is_none_or(|last| last == path))
     }
 
@@ -307,6 +338,7 @@ impl Find<'_> {
             let other = other.format.space();
             return refused(format!("{} should be tablespace {space}, but is {other}", path.display()));
         }
+        // The log makes the page from nothing, so neither a copy nor the file itself is needed.
         if self.wanted.pages.heads.redo(id).is_void {
             return Ok(None);
         }
@@ -314,6 +346,7 @@ impl Find<'_> {
             return refused(format!("{} is missing: the log changes it as tablespace {space}", path.display()));
         }
         let mut opener = PageOpener::new();
+        // A torn page does not say its size and scheme, and a copy's checksum holds only under the right ones. No page is larger than the server's.
         for physical in PageSize::ALL.into_iter().filter(|size| *size <= logical) {
             let schemes = [Scheme::FullCrc32, Scheme::Classic, Scheme::Zip];
             let family = if self.is_mysql() { Family::MySql } else { Family::MariaDb };
@@ -346,6 +379,8 @@ impl Find<'_> {
         let (family, scheme) =
             if self.is_mysql() { (Family::MySql, Scheme::Classic) } else { (Family::MariaDb, Scheme::FullCrc32) };
         let unknown = SpaceFormat::new(family, scheme, logical, logical, space);
+        // The format comes from the page as the log leaves it, not as it lies: later steps read and seal the other pages by it, and a table may have
+        // been rebuilt under the same number.
         let is_void = redo.is_void;
         let (format, mut page0) = match (head, unknown) {
             (Some(head), _) if !is_void => (head.format, head.page0),
@@ -359,9 +394,11 @@ impl Find<'_> {
         let (name, page0) = (path.display(), page0);
         match applied {
             Err(error) => damaged(format!("{name}: the first page: {error}")),
+            // No server frees the first page of a tablespace that it keeps.
             Ok(Outcome::Freed) => damaged(format!("{name}: the log frees the first page")),
             Ok(_) => match (SpaceFormat::from_page0(&page0), SpaceHeader::parse(&page0)) {
                 (Ok(format), Ok(header)) if format.space() == space => {
+                    // The flags of MySQL's tables look like those of MariaDB's older ones. Only the log knows the vendor.
                     let format = if self.is_mysql() { format.with_family(Family::MySql) } else { format };
                     Ok((format, header, page0))
                 }

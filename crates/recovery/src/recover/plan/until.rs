@@ -22,6 +22,7 @@ pub(in crate::recover) fn check_files(rest: &LogRest, datadir: &Path, wanted: &W
     }
     let firsts = rest.files.iter().filter_map(|(space, operations)| Some((operations.first()?, space, operations)));
     let mut firsts: Vec<_> = firsts.collect();
+    // By LSN, so that the same files always give the same message: a map has no order.
     firsts.sort_by_key(|(first, ..)| first.lsn);
     for (first, space, operations) in firsts {
         let found = survey.files.get(space).map(Vec::as_slice).unwrap_or_default();
@@ -30,11 +31,13 @@ pub(in crate::recover) fn check_files(rest: &LogRest, datadir: &Path, wanted: &W
         let unwritten = |name: &&PathBuf| matches!(Head::read(&datadir.join(name)), Ok(None));
         if first.kind == OperationKind::Made {
             let names = operations.iter().flat_map(|operation| &operation.names);
+            // It is there already, under any of its names, and what made it cannot be undone.
             if !found.is_empty() || names.into_iter().any(|name| unwritten(&name)) {
                 return rest.refuse(&format!("{name} was made"), first.lsn);
             }
             continue;
         }
+        // Any of the earlier names will do: the log renames the file up to the end. A later one means that the server did it already.
         let before: Vec<&PathBuf> = wanted.names_of(*space).iter().chain(first.names.first()).collect();
         let is_there = |name: &&PathBuf| found.contains(name) || (found.is_empty() && unwritten(name));
         if !before.iter().any(is_there) {

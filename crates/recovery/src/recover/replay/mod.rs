@@ -69,6 +69,7 @@ impl<'w> Work<'w> {
         let files = self.files.by_identity();
         for file in prefetched {
             let (device, inode) = file.identity;
+            // By identity, because the file may have been renamed since; and by length, because a resized one has other bytes at its end.
             let Some(&id) = files.get(&(device, inode, file.len)) else { continue };
             file.parts.into_iter().for_each(|part| self.rewriter.hold(id, part));
         }
@@ -111,6 +112,7 @@ impl<'w> Work<'w> {
     /// Runs all rounds. A round applies to one part of the pages as much of the log as fits in `memory`, and at most `round` bytes of log.
     /// With `None` each part takes a single round of any size: a dry run writes nothing that a second round could read.
     pub fn run(&mut self, log: &RedoLog, memory: usize, round: Option<u64>) -> Result<()> {
+        // The log was small enough to keep, so it is not read a second time.
         if let Some(batch) = &self.plan.wanted.pages.redo {
             return self.round(batch);
         }

@@ -58,15 +58,18 @@ pub(in crate::recover) fn recover_copy(
         Ok((Some(wanted).filter(|wanted| log.backup.is_some() || wanted.names_only_inside()), outside))
     })?;
     copying.outside(&files_outside)?;
+    // Only now: the files that servers lock were made by the copying.
     let _lock_of_copy = Lock::take(to, Sharing::Exclusive)?;
     // Names that lead outside mean the copied files from here on.
     log.outside = Outside::MovedIn;
     let wanted = wanted.map_or_else(|| Wanted::read(&log, budget.plan, at_once, options.until), Ok)?;
     let tag = shadow_tag(datadir, &wanted, options, keys)?;
+    // The copy has the torn pages of an interrupted run in place, and its shadow file: they are mended here, the original stays as it is.
     let replayed = shadow::finish_interrupted(datadir, Reach::of(to, false), tag, &[])?;
     let plan = checked_plan::plan(to, wanted, keys)?;
     let run = Run { datadir: to, log: &log, options, keys, budget };
     let (recovered, ending) = run.change(plan, Writing::Copy)?;
+    // After the redo: only then the dictionary is the one that a server on the copy reads.
     outside::refuse_left(to, keys)?;
     match ending {
         Some(Ending::NewLog(bytes, size)) if !has_log => {
@@ -82,6 +85,7 @@ pub(in crate::recover) fn recover_copy(
             ending.map_or(Ok(()), |ending| ending.write(&copied()?, Lsn(recovered.end_lsn)))?;
         }
     }
+    // One sync for all. Until the marker is gone the copy counts as unfinished, so no order between its files matters.
     place::sync(to)?;
     mark_closed(to)?;
     Ok(Recovered { pieces_replayed: replayed, files_compared: taken.map_or(0, |taken| taken.compared()), ..recovered })

@@ -36,10 +36,13 @@ pub(super) fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &
     let at_once = budget.at_once(options.round);
     let read = || Wanted::read_beside(&log, budget.plan, at_once, options.until, prefetcher.as_ref());
     let wanted = taken.as_ref().map_or_else(read, |taken| taken.compare_beside(read))?;
+    // After the whole log was read: a log that is damaged or does not fit leaves the datadir as it was, unmarked.
     unfinished::mark_or_refuse(datadir, options.redo.is_some() || options.is_fresh)?;
     let reach = Reach::of(datadir, options.outside);
+    // Before the plan, which reads first pages: an interrupted run may have left them torn, and only its shadow file has them whole.
     let replayed = finish_interrupted(reach, &wanted, options, keys)?;
     let plan = checked_plan::plan(datadir, wanted, keys)?;
+    // Here, and not when a file is opened: a refusal after the first write would leave the datadir changed.
     reach.check(&plan)?;
     options.tell_outside(|| reach.outside_in(&plan).into_iter().collect());
     // Files outside are not part of a copy.
@@ -48,6 +51,7 @@ pub(super) fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &
     if !is_copy {
         manifest::mark_recovering(datadir)?;
     }
+    // From here on files get longer or change their names. What was read until now is of the files as they were.
     let prefetched = prefetcher.map(Prefetcher::stop).unwrap_or_default();
     let writing = if is_copy { Writing::Copy } else { Writing::InPlace(prefetched) };
     let run = Run { datadir, log: &log, options, keys, budget };

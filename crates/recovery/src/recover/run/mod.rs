@@ -68,6 +68,7 @@ impl Run<'_> {
             let waiting = waiting::left_in(datadir, log, keys);
             return Ok((Recovered { waiting, ..Recovered::of(&plan, Counts::default(), Done::default(), 0) }, None));
         }
+        // Before any page is changed: a log that cannot be closed would leave files that no log belongs to.
         let ending = Ending::of(log, &plan, keys)?;
         let (mut done, is_copy) = (Done::default(), matches!(writing, Writing::Copy));
         let files = Files::as_they_should_be(Reach::of(datadir, options.outside), &plan, is_copy, &mut done)?;
@@ -88,15 +89,18 @@ impl Run<'_> {
         }
         work.restore()?;
         work.run(log, budget.redo(&plan), Some(options.round))?;
+        // After the redo: only then the undo logs say which transactions were prepared at the end.
         let waiting = waiting::give_up(datadir, log, &mut work, keys)?;
         if let Some(flushed) = ending.flush_lsn(log, &plan.wanted) {
             work.put_flush_lsn(flushed)?;
         }
         let counts = work.finish()?;
+        // What the last pages say is known only with their redo. A copy that is refused here is discarded.
         dictionary_pages::check(datadir, &plan)?;
         let has_file = |space| named_in(datadir, space).is_some();
         plan.wanted.later.as_ref().map_or(Ok(()), |later| later.refuse_without_files(datadir, keys, has_file))?;
         let definitions = definition_files::settle(datadir, log, &plan, (keys, options.stale_tables))?;
+        // The shadow file is what an interrupted run is mended from, so it goes after the pages are durable.
         if !is_copy {
             files.sync()?;
             shadow::remove(datadir)?;
