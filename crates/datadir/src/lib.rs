@@ -20,6 +20,7 @@ pub mod file_kind;
 pub mod files;
 pub mod finding_code;
 pub mod inventory;
+pub mod kept_log;
 pub mod keys;
 pub mod known_servers;
 pub mod log_name;

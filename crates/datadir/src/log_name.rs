@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use crate::files;
+use redo::archived::first_lsn;
+
+use crate::files::AskPath;
+use crate::kept_log::kept_files;
 
 /// MariaDB's log, and the first file of MySQL's before 8.0.30.
 pub const LOG: &str = "ib_logfile0";
@@ -15,23 +18,17 @@ pub const COPIED_LOG: &str = "xtrabackup_logfile";
 
 /// Whether a name in a datadir or a backup is that of the log, or of a file or directory of it.
 pub fn is_of_log(name: &Path) -> bool {
-    [LOG, COPIED_LOG].iter().any(|log| name == Path::new(log)) || name.starts_with(REDO_DIR)
+    [LOG, COPIED_LOG].iter().any(|log| name == Path::new(log)) || name.starts_with(REDO_DIR) || is_kept(name)
 }
 
-/// Why a datadir has none of these although it has a log: MariaDB 13.0 can keep it as files that it never overwrites, each named for its first
-/// LSN (`innodb_log_archive`, MDEV-37949).
-pub fn kept_as_archive(datadir: &Path) -> Option<String> {
-    let names =
-        files::read_dir(datadir).ok()?.into_iter().map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let name = names.filter(|name| is_archived(name)).max()?;
-    Some(format!(
-        "its redo log is kept as an archive, up to now in {name} (innodb_log_archive=ON, MariaDB 13.0), which this build does not read"
-    ))
+/// Whether this is the name of a file of a log that MariaDB 13.0 keeps as an archive.
+pub fn is_kept(name: &Path) -> bool {
+    name.to_str().is_some_and(|name| first_lsn(name).is_some())
 }
 
-fn is_archived(name: &str) -> bool {
-    let lsn = name.strip_prefix("ib_").and_then(|rest| rest.strip_suffix(".log"));
-    lsn.is_some_and(|lsn| lsn.len() == 16 && lsn.bytes().all(|digit| digit.is_ascii_hexdigit()))
+/// Whether a datadir has a log that MariaDB keeps as an archive, and no other.
+pub fn is_kept_as_archive(datadir: &Path) -> bool {
+    !datadir.join(LOG).is_there() && !datadir.join(REDO_DIR).is_there() && !kept_files(datadir).is_empty()
 }
 
 #[cfg(test)]
@@ -39,11 +36,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn archived_logs_are_named_for_an_lsn() {
-        assert!(is_archived("ib_0000000000003000.log") && is_archived("ib_00000000deadBEEF.log"));
-        for other in ["ib_logfile0", "ib_000000000003000.log", "ib_000000000000300g.log", "ib_0000000000003000.log.gz"]
-        {
-            assert!(!is_archived(other), "{other}");
+    fn kept_logs_are_named_for_an_lsn() {
+        assert!(is_kept(Path::new("ib_0000000000003000.log")) && is_kept(Path::new("ib_00000000deadBEEF.log")));
+        for other in [
+            "ib_logfile0",
+            "ib_000000000003000.log",
+            "ib_000000000000300g.log",
+            "ib_0000000000003000.log.gz",
+            // No log begins before its header ends.
+            "ib_0000000000002fff.log",
+        ] {
+            assert!(!is_kept(Path::new(other)), "{other}");
         }
     }
 

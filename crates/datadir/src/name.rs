@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::file_kind::FileKind;
+use crate::log_name::is_kept;
 
 pub use format::schema::filename::decoded;
 use format::schema::filename::table_name;
@@ -20,7 +21,7 @@ pub enum NameHint {
     Undo,
     /// `ibtmp1`, `*.ibt`.
     Temporary,
-    /// `ib_logfile*`, `#ib_redo*`.
+    /// `ib_logfile*`, `#ib_redo*`, `ib_0000000000003000.log`.
     Redo,
     /// `#ib_16384_0.dblwr` and `.bdblwr`.
     Doublewrite,
@@ -44,7 +45,7 @@ impl NameHint {
         if name == "mysql.ibd" {
             return Self::Dictionary;
         }
-        if name.starts_with("ib_logfile") || name.starts_with("#ib_redo") {
+        if name.starts_with("ib_logfile") || name.starts_with("#ib_redo") || is_kept(Path::new(&*name)) {
             return Self::Redo;
         }
         match extension {
@@ -140,6 +141,7 @@ mod tests {
             ("ibtmp1", NameHint::Temporary),
             ("#innodb_temp/temp_1.ibt", NameHint::Temporary),
             ("ib_logfile0", NameHint::Redo),
+            ("ib_0000000000003000.log", NameHint::Redo),
             ("#innodb_redo/#ib_redo7_tmp", NameHint::Redo),
             ("#ib_16384_0.dblwr", NameHint::Doublewrite),
             ("t.isl", NameHint::Link),

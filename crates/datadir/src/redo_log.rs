@@ -12,7 +12,8 @@ use format::{Lsn, PageSize, SpaceFormat, SpaceId};
 use redo::older::OlderCheckpoint;
 use redo::{LogState, LogVendor, mariadb, mysql};
 
-use super::log_name::{COPIED_LOG, LOG, REDO_DIR};
+use super::kept_log::{KeptError, KeptLog, kept_files};
+use super::log_name::{COPIED_LOG, LOG, REDO_DIR, is_kept};
 use super::name::NameHint;
 use crate::backup_notes::BackupNotes;
 use crate::files::{self, AskPath, File};
@@ -413,6 +414,9 @@ struct Found {
 fn state_of(dir: &Path) -> Option<io::Result<Found>> {
     let files = log_files(dir);
     let first = files.first()?;
+    if is_kept_file(first) {
+        return Some(kept_state(dir));
+    }
     Some(identify(first).and_then(|kind| match kind {
         LogVendor::MySql => mysql_state(&files),
         LogVendor::MariaDb => mariadb_state(first),
@@ -425,8 +429,8 @@ pub fn copied_log(dir: &Path) -> Option<PathBuf> {
     BackupNotes::of(dir).is_some_and(|notes| !notes.is_prepared()).then_some(copy)
 }
 
-/// The log files of a datadir: `#innodb_redo/#ib_redoN` (without the unused `_tmp` ones), else `ib_logfileN`. For a backup still to be
-/// prepared, xtrabackup's copy: any other log there is left over from an unfinished preparation.
+/// The log files of a datadir: `#innodb_redo/#ib_redoN` (without the unused `_tmp` ones), else `ib_logfileN`, else those of a log that is
+/// kept as an archive. For a backup still to be prepared, xtrabackup's copy: any other log there is left over from an unfinished preparation.
 pub fn log_files(dir: &Path) -> Vec<PathBuf> {
     if let Some(copy) = copied_log(dir) {
         return vec![copy];
@@ -443,9 +447,20 @@ pub fn log_files(dir: &Path) -> Vec<PathBuf> {
         let named = (0..RING_FILES_MAX).map(|number| dir.join(format!("ib_logfile{number}")));
         files = named.take_while(|path| files::exists(path)).collect();
     }
+    // These must be listed: a folder of tables has none.
+    let is_datadir = |dir: &Path| files::exists(dir.join("ibdata1"));
+    if files.is_empty() && (is_datadir(dir) || !dir.parent().is_some_and(is_datadir)) {
+        files = kept_files(dir).into_iter().map(|file| file.path).collect();
+    }
     // Opening a pipe would block.
     files.retain(|path| files::is_file(path));
     files
+}
+
+/// Whether there is a redo log of any form.
+pub fn has_log(datadir: &Path) -> bool {
+    let is_mysql = datadir.join(REDO_DIR).is_folder_there() || copied_log(datadir).is_some();
+    is_mysql || datadir.join(LOG).is_file_there() || !kept_files(datadir).is_empty()
 }
 
 /// Whether the datadir has a log of MySQL before 8.0.30: a ring of files.
@@ -454,8 +469,16 @@ pub fn has_mysql_ring(dir: &Path) -> bool {
     !dir.join(REDO_DIR).is_folder_there() && identify(&first).is_ok_and(|vendor| vendor == LogVendor::MySql)
 }
 
+/// Whether the file is by its name one of a log that MariaDB keeps as an archive.
+pub fn is_kept_file(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| is_kept(Path::new(name)))
+}
+
 /// The vendor of the log that begins in the file.
 pub fn identify(path: &Path) -> io::Result<LogVendor> {
+    if is_kept_file(path) {
+        return Ok(LogVendor::MariaDb);
+    }
     redo::identify(&read_up_to(&File::open(path)?, 0, mysql::LOG_FILE_HDR_SIZE)?).map_err(io::Error::other)
 }
 
@@ -476,6 +499,22 @@ fn mysql_state(paths: &[PathBuf]) -> io::Result<Found> {
     let blocks = read_up_to(file, place.offset, mysql::CHECKPOINT_READ_SIZE)?;
     let state = mysql::state(&place, &blocks).map_err(io::Error::other)?;
     Ok(Found { state, checkpoint: place.lsn, clean_end: place.lsn })
+}
+
+fn kept_state(dir: &Path) -> io::Result<Found> {
+    let log = KeptLog::open(kept_files(dir)).map_err(|error| match error {
+        KeptError::Io(_, error) => error,
+        other => io::Error::other(other.to_string()),
+    })?;
+    let checkpoint = log.parsed.checkpoint.lsn;
+    for len in [mariadb::READ_SIZE, mariadb::READ_SIZE_MAX] {
+        let bytes = log.read(checkpoint, len)?;
+        match log.parsed.state(&bytes).map_err(io::Error::other)? {
+            LogState::Undecided => {}
+            state => return Ok(Found { state, checkpoint, clean_end: log.parsed.clean_end(&bytes) }),
+        }
+    }
+    Ok(Found { state: LogState::Undecided, checkpoint, clean_end: checkpoint })
 }
 
 fn mariadb_state(path: &Path) -> io::Result<Found> {

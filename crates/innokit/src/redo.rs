@@ -54,7 +54,10 @@ fn row(out: &mut impl Write, label: &str, value: &str) -> io::Result<()> {
 fn facts(report: &RedoInfo, out: &mut impl Write) -> io::Result<()> {
     let encrypted = if report.encrypted { ", encrypted" } else { "" };
     row(out, "redo log", &format!("{} {}{encrypted}", report.family, report.format))?;
-    row(out, "made by", &report.creator)?;
+    // A log that is kept as an archive does not say.
+    if !report.creator.is_empty() {
+        row(out, "made by", &report.creator)?;
+    }
     for file in &report.files {
         let text = format!("{}, {}, from LSN {}", file.path, human(file.bytes as f64), file.first_lsn);
         row(out, "file", &text)?;

@@ -16,6 +16,7 @@ use format::bytes::be;
 use format::types::Lsn;
 
 pub mod apply;
+pub mod archived;
 pub mod block;
 pub mod checkpoint;
 pub mod close_blocks;

@@ -1,7 +1,7 @@
 #![doc = include_str!("../docs/redo-mariadb.md")]
 
 use crate::block::{LOG_BLOCK_CHECKSUM, LOG_BLOCK_SIZE};
-use crate::mtr;
+use crate::mtr::{self, Marker};
 use crate::{RedoError, check_crc};
 use format::bytes::{be, is_zero};
 use format::types::Lsn;
@@ -128,6 +128,15 @@ pub struct LogFile {
     pub checkpoint: Checkpoint,
     /// File offset of the checkpoint's LSN in the 10.5 format; the header alone does not give it.
     blocks_offset: u64,
+    /// Whether and how the server keeps it as an archive.
+    kept: Option<Kept>,
+}
+
+/// A log that the server keeps as an archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// An end marker that nothing behind its end has. If the file was a ring once, an earlier lap is there, and has the other one.
+    pub own_marker: u8,
 }
 
 impl LogFile {
@@ -146,21 +155,34 @@ impl LogFile {
             Format::Blocks { .. } => {
                 let header = header.get(..BLOCKS_START as usize).ok_or(short(BLOCKS_START))?;
                 let (checkpoint, blocks_offset) = blocks_checkpoint(header).ok_or(RedoError::NoCheckpoint)?;
-                Ok(Self { format, first_lsn, size, checkpoint, blocks_offset })
+                Ok(Self { format, first_lsn, size, checkpoint, blocks_offset, kept: None })
             }
             Format::Stream { .. } => {
                 let header = header.get(..START_OFFSET).ok_or(short(START_OFFSET as u64))?;
                 let checkpoint = stream_checkpoint(header, first_lsn).ok_or(RedoError::NoCheckpoint)?;
-                Ok(Self { format, first_lsn, size, checkpoint, blocks_offset: 0 })
+                Ok(Self { format, first_lsn, size, checkpoint, blocks_offset: 0, kept: None })
             }
         }
+    }
+
+    /// A log that the server keeps as an archive, whose first file begins at `first_lsn`: its files are read as one that never wraps.
+    /// `first_marker` is the end marker of the records of the first checkpoint that its newest list names.
+    #[must_use]
+    pub const fn kept(format: Format, first_lsn: Lsn, checkpoint: Checkpoint, first_marker: u8) -> Self {
+        Self { checkpoint, kept: Some(Kept { own_marker: first_marker }), ..Self::straight(format, first_lsn) }
+    }
+
+    /// Whether the server keeps it as an archive. Then end markers mean nothing.
+    #[must_use]
+    pub const fn is_kept(&self) -> bool {
+        self.kept.is_some()
     }
 
     /// A log that starts at `first_lsn`, has its checkpoint there, and never wraps.
     #[must_use]
     pub const fn straight(format: Format, first_lsn: Lsn) -> Self {
         let checkpoint = Checkpoint { lsn: first_lsn, end_lsn: first_lsn };
-        Self { format, first_lsn, size: u64::MAX / 2, checkpoint, blocks_offset: 0 }
+        Self { format, first_lsn, size: u64::MAX / 2, checkpoint, blocks_offset: 0, kept: None }
     }
 
     /// Bytes of payload before the file wraps.
@@ -207,7 +229,16 @@ impl LogFile {
         }
     }
 
-    /// The end marker expected at `lsn`: it changes with every lap around the file.
+    /// The end markers that may be at `lsn`.
+    pub(super) fn marker(&self, lsn: u64) -> Marker {
+        if self.is_kept() { Marker::Either } else { Marker::Of(self.sequence_bit(lsn)) }
+    }
+
+    pub(crate) const fn kept_as(&self) -> Option<Kept> {
+        self.kept
+    }
+
+    /// The end marker that a server writes at `lsn`: it changes with every lap around the file.
     pub(super) fn sequence_bit(&self, lsn: u64) -> u8 {
         let laps = lsn.saturating_sub(self.first_lsn.0).checked_div(self.capacity()).unwrap_or(0);
         u8::from(laps.is_multiple_of(2))

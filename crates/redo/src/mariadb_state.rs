@@ -72,8 +72,8 @@ impl LogFile {
         let is_lap = bytes.len() as u64 >= self.capacity();
         loop {
             let rest = bytes.get(at..).unwrap_or(&[]);
-            let sequence_bit = |offset| self.sequence_bit(lsn.0.saturating_add((at + offset) as u64));
-            match mtr::parse(rest, nonce, sequence_bit) {
+            let marker = |offset| self.marker(lsn.0.saturating_add((at + offset) as u64));
+            match mtr::parse(rest, nonce, marker) {
                 // File names precede the checkpoint's record, and need no recovery.
                 Parsed::Mtr(records, len) if !is_named && is_names(records) => at += len,
                 Parsed::Mtr(records, _) if !is_checkpoint(records, lsn, readable) => {

@@ -57,9 +57,29 @@ fn varint(bytes: &[u8]) -> Option<Varint> {
     })
 }
 
-/// Parses the mini-transaction at the start of `bytes`. `sequence_bit` gives the end marker expected at an offset from the start of
-/// `bytes`; `nonce` bytes separate marker and checksum.
-pub(crate) fn parse(bytes: &[u8], nonce: usize, sequence_bit: impl Fn(usize) -> u8) -> Parsed<'_> {
+/// The byte that ends a mini-transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Marker {
+    /// In a ring: it changes with every lap.
+    Of(u8),
+    /// In a log that is kept as an archive: it means nothing.
+    Either,
+}
+
+impl Marker {
+    /// Whether a mini-transaction may end with this byte.
+    #[inline]
+    pub(crate) const fn allows(self, byte: u8) -> bool {
+        match self {
+            Self::Of(marker) => byte == marker,
+            Self::Either => byte <= 1,
+        }
+    }
+}
+
+/// Parses the mini-transaction at the start of `bytes`. `marker` gives the end marker expected at an offset from the start of `bytes`;
+/// `nonce` bytes separate marker and checksum.
+pub(crate) fn parse(bytes: &[u8], nonce: usize, marker: impl Fn(usize) -> Marker) -> Parsed<'_> {
     let mut end = 0;
     loop {
         if end > MTR_SIZE_MAX {
@@ -78,7 +98,7 @@ pub(crate) fn parse(bytes: &[u8], nonce: usize, sequence_bit: impl Fn(usize) -> 
         }
     }
     let (records, rest) = bytes.split_at_checked(end).unwrap_or((bytes, &[]));
-    if records.is_empty() || rest.first() != Some(&sequence_bit(end)) {
+    if records.is_empty() || !rest.first().is_some_and(|byte| marker(end).allows(*byte)) {
         return Parsed::End;
     }
     let (Some(nonce_bytes), Some(stored)) = (rest.get(1..1 + nonce), be::u32_at(rest, 1 + nonce)) else {

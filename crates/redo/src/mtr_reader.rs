@@ -16,7 +16,7 @@ use crate::block::{
 };
 use crate::log_key::LogKey;
 use crate::mariadb::{Format, LogFile, StreamEncryption};
-use crate::mtr::{self, MTR_SIZE_MAX, Parsed};
+use crate::mtr::{self, MTR_SIZE_MAX, Marker, Parsed};
 use crate::record::{Grammar, Mtr, frame};
 use format::bytes::be;
 use format::checksum::crc32c;
@@ -80,13 +80,16 @@ struct Stream {
     /// Bytes per lap.
     capacity: u64,
     encryption: Option<StreamEncryption>,
+    /// See [`LogFile::is_kept`].
+    is_kept: bool,
 }
 
 impl Stream {
     /// Parses the mini-transaction at `lsn`, where `bytes` start.
     fn parse(self, bytes: &[u8], lsn: Lsn) -> Parsed<'_> {
         let nonce = if self.encryption.is_some() { NONCE_SIZE } else { 0 };
-        mtr::parse(bytes, nonce, |offset| sequence_bit(self.first_lsn, self.capacity, lsn, offset))
+        let of_lap = |offset| Marker::Of(sequence_bit(self.first_lsn, self.capacity, lsn, offset));
+        mtr::parse(bytes, nonce, |offset| if self.is_kept { Marker::Either } else { of_lap(offset) })
     }
 }
 
@@ -122,7 +125,8 @@ impl MtrReader {
         let capacity = file.size.saturating_sub(file.payload_start());
         let (framing, at) = match file.format {
             Format::Stream { encrypted: encryption } => {
-                (Framing::Stream(Stream { first_lsn: file.first_lsn, capacity, encryption }), from)
+                let (first_lsn, is_kept) = (file.first_lsn, file.is_kept());
+                (Framing::Stream(Stream { first_lsn, capacity, encryption, is_kept }), from)
             }
             Format::Blocks { encrypted } => {
                 let trailer = if encrypted { BLOCK_TRAILER_ENCRYPTED } else { BLOCK_TRAILER };

@@ -16,7 +16,7 @@
 
 use std::ops::Range;
 
-use crate::mtr::{MTR_SIZE_MAX, Rest, record_rest};
+use crate::mtr::{MTR_SIZE_MAX, Marker, Rest, record_rest};
 use format::bytes::{be, is_zero};
 
 /// The polynomial of CRC-32C without its highest term, lowest power in the highest bit: x^32 as a remainder.
@@ -58,16 +58,16 @@ pub(crate) enum Search {
     MoreBytes,
 }
 
-/// Searches `bytes` for the log, from `from` on. `sequence_bit` gives the end marker expected at an offset; `nonce` bytes separate it from
+/// Searches `bytes` for the log, from `from` on. `marker` gives the end marker expected at an offset; `nonce` bytes separate it from
 /// the checksum. Returns [`Search::MoreBytes`] only if not `is_all`.
 pub(crate) fn resumption(
     bytes: &[u8],
     from: usize,
     nonce: usize,
     is_all: bool,
-    sequence_bit: impl Fn(usize) -> u8,
+    marker: impl Fn(usize) -> Marker,
 ) -> Search {
-    let mut pass = Pass::new(bytes, nonce, sequence_bit);
+    let mut pass = Pass::new(bytes, nonce, marker);
     let (mut proof, mut unknown) = (None, None);
     for start in (0..bytes.len()).step_by(ZEROS).rev() {
         let piece = start..bytes.len().min(start + ZEROS);
@@ -121,7 +121,7 @@ impl LeadsTo {
 
 /// An end marker that may belong to the log.
 #[derive(Debug, Clone, Copy)]
-struct Marker {
+struct EndMarker {
     at: usize,
     /// The right side of the equation in the module's documentation.
     wanted: u32,
@@ -131,10 +131,10 @@ struct Marker {
 struct Pass<'b, S> {
     bytes: &'b [u8],
     nonce: usize,
-    sequence_bit: S,
+    expected: S,
     /// For each place, an index into `markers`, or one of the two constants.
     targets: Vec<LeadsTo>,
-    markers: Vec<Marker>,
+    markers: Vec<EndMarker>,
     /// Starts of mini-transactions and their lengths; last place first.
     starts: Vec<(usize, usize)>,
     /// After n bytes: x^(8n), x^(8n + 32), the start state times x^(8n), V of the place.
@@ -144,12 +144,12 @@ struct Pass<'b, S> {
     sum: u32,
 }
 
-impl<'b, S: Fn(usize) -> u8> Pass<'b, S> {
-    fn new(bytes: &'b [u8], nonce: usize, sequence_bit: S) -> Self {
+impl<'b, S: Fn(usize) -> Marker> Pass<'b, S> {
+    fn new(bytes: &'b [u8], nonce: usize, expected: S) -> Self {
         Self {
             bytes,
             nonce,
-            sequence_bit,
+            expected,
             targets: vec![LeadsTo::NOWHERE; bytes.len()],
             markers: Vec::new(),
             starts: Vec::new(),
@@ -186,7 +186,7 @@ impl<'b, S: Fn(usize) -> u8> Pass<'b, S> {
     /// Skips a piece at once if it is [`ZEROS`] zeros that cannot be end markers: nothing starts in them.
     fn skip_zeros(&mut self, piece: &Range<usize>) -> bool {
         // Both ends suffice: the bit changes once per lap of the log, which is longer than this piece.
-        let is_marker = |at| (self.sequence_bit)(at) == 0;
+        let is_marker = |at| (self.expected)(at).allows(0);
         let bytes = self.bytes.get(piece.clone()).filter(|bytes| bytes.len() == ZEROS && is_zero(bytes));
         if bytes.is_none() || is_marker(piece.start) || is_marker(piece.end - 1) {
             return false;
@@ -216,7 +216,7 @@ impl<'b, S: Fn(usize) -> u8> Pass<'b, S> {
 
     /// The end marker at a place, if the log can have one there.
     fn marker(&mut self, at: usize, byte: u8) -> LeadsTo {
-        if byte != (self.sequence_bit)(at) {
+        if !(self.expected)(at).allows(byte) {
             return LeadsTo::NOWHERE;
         }
         let nonce = self.bytes.get(at + 1..at + 1 + self.nonce);
@@ -225,7 +225,7 @@ impl<'b, S: Fn(usize) -> u8> Pass<'b, S> {
         };
         let state = nonce.iter().rev().fold(stored ^ ALL_ONES, |state, &byte| before_byte(state, byte));
         let wanted = product(state, self.power) ^ self.sum;
-        self.markers.push(Marker { at, wanted });
+        self.markers.push(EndMarker { at, wanted });
         u32::try_from(self.markers.len() - 1).map_or(LeadsTo::NOWHERE, LeadsTo)
     }
 
@@ -335,12 +335,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{ALL_ONES, Resumption, Search, ZEROS, before_byte, resumption, times_byte};
-    use crate::mtr::{self, Parsed};
+    use crate::mtr::{self, Marker, Parsed};
     use format::checksum::crc32c;
 
     /// The same search, by parsing at each place.
-    fn at_each_place(bytes: &[u8], from: usize, nonce: usize, sequence_bit: impl Fn(usize) -> u8) -> Search {
-        let mtr_at = |at: usize| match mtr::parse(bytes.get(at..)?, nonce, |within| sequence_bit(at + within)) {
+    fn at_each_place(bytes: &[u8], from: usize, nonce: usize, marker: impl Fn(usize) -> Marker) -> Search {
+        let mtr_at = |at: usize| match mtr::parse(bytes.get(at..)?, nonce, |within| marker(at + within)) {
             Parsed::Mtr(_, len) => Some(len),
             Parsed::End | Parsed::MoreBytes => None,
         };
@@ -383,15 +383,16 @@ mod tests {
             parts in proptest::collection::vec(
                 (proptest::collection::vec(prop_oneof![0..4u8, any::<u8>()], 1..60), any::<bool>(), 0..2u8), 0..12),
             from in 0usize..100, is_encrypted in any::<bool>(), flip_at in 1usize..500, cut in 0usize..20,
+            is_archived in any::<bool>(),
         ) {
             let nonce = if is_encrypted { 8 } else { 0 };
             let bytes = log(&parts, nonce);
-            let sequence_bit = |at: usize| u8::from(at < flip_at);
-            let expected = at_each_place(&bytes, from, nonce, sequence_bit);
-            prop_assert_eq!(resumption(&bytes, from, nonce, true, sequence_bit), expected);
+            let marker = |at: usize| if is_archived { Marker::Either } else { Marker::Of(u8::from(at < flip_at)) };
+            let expected = at_each_place(&bytes, from, nonce, marker);
+            prop_assert_eq!(resumption(&bytes, from, nonce, true, marker), expected);
             // With fewer bytes the answer is the same, or more are needed.
             let front = bytes.get(..bytes.len().saturating_sub(cut)).unwrap_or_default();
-            let early = resumption(front, from, nonce, false, sequence_bit);
+            let early = resumption(front, from, nonce, false, marker);
             prop_assert!(early == expected || early == Search::MoreBytes || early == Search::Nowhere);
             prop_assert!(early != Search::Nowhere || !matches!(expected, Search::Found(found) if found.proof < front.len()));
         }
@@ -405,9 +406,9 @@ mod tests {
         for zeros in [ZEROS - 1, ZEROS, 2 * ZEROS + 1, 7 * ZEROS / 2] {
             for flip_at in [0, noise.len() + zeros / 2, usize::MAX] {
                 let bytes = [&noise[..], &vec![0; zeros], &first, &vec![0; zeros], &first].concat();
-                let sequence_bit = |at: usize| u8::from(at < flip_at);
-                let expected = at_each_place(&bytes, 1, 0, sequence_bit);
-                assert_eq!(resumption(&bytes, 1, 0, true, sequence_bit), expected, "{zeros} zeros, {flip_at}");
+                let marker = |at: usize| Marker::Of(u8::from(at < flip_at));
+                let expected = at_each_place(&bytes, 1, 0, marker);
+                assert_eq!(resumption(&bytes, 1, 0, true, marker), expected, "{zeros} zeros, {flip_at}");
                 assert_eq!(expected == Search::Nowhere, flip_at != usize::MAX);
             }
         }

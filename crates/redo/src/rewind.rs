@@ -18,12 +18,12 @@ pub fn first_mtr(file: &LogFile, from: Lsn, bytes: &[u8]) -> Option<Lsn> {
     match file.format {
         Format::Blocks { encrypted: true } => None,
         Format::Blocks { encrypted: false } => first_of_blocks(block_start(from), bytes),
-        // The log started there.
-        Format::Stream { .. } if from == file.first_lsn => Some(from),
+        // The log started there. A file of an archive may begin with the rest of a mini-transaction.
+        Format::Stream { .. } if from == file.first_lsn && !file.is_kept() => Some(from),
         Format::Stream { encrypted } => {
             let nonce = if encrypted.is_some() { NONCE_SIZE } else { 0 };
-            let sequence_bit = |offset: usize| file.sequence_bit(from.0.saturating_add(offset as u64));
-            match resumption(bytes, 1, nonce, true, sequence_bit) {
+            let marker = |offset: usize| file.marker(from.0.saturating_add(offset as u64));
+            match resumption(bytes, 1, nonce, true, marker) {
                 Search::Found(found) => Some(Lsn(from.0.saturating_add(found.resumed as u64))),
                 Search::Nowhere | Search::MoreBytes => None,
             }

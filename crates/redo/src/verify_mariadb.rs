@@ -12,8 +12,8 @@
 
 use crate::RedoError;
 use crate::block::LOG_BLOCK_SIZE;
-use crate::mariadb::{Checkpoint, Format, LogFile};
-use crate::mtr::{self, MTR_SIZE_MAX, Parsed};
+use crate::mariadb::{Checkpoint, Format, Kept, LogFile};
+use crate::mtr::{self, MTR_SIZE_MAX, Marker, Parsed};
 use crate::mtr_search::{self, Search};
 use crate::verify_blocks::{BlockScheme, BlockVerifier};
 use format::bytes::be;
@@ -139,6 +139,7 @@ pub struct StreamVerifier {
     capacity: u64,
     nonce: usize,
     checkpoint: Checkpoint,
+    kept: Option<Kept>,
     state: MtrState,
     /// The log from `at` on, as far as it was needed.
     bytes: Vec<u8>,
@@ -180,6 +181,7 @@ impl StreamVerifier {
             capacity: file.size.saturating_sub(file.payload_start()),
             nonce: if encrypted { NONCE_SIZE } else { 0 },
             checkpoint: file.checkpoint,
+            kept: file.kept_as(),
             state: MtrState::Walk,
             bytes: Vec::new(),
             done: 0,
@@ -261,7 +263,8 @@ impl StreamVerifier {
     /// Consumes one mini-transaction. `false` if more bytes are needed.
     fn walk(&mut self) -> bool {
         let rest = self.bytes.get(self.done..).unwrap_or_default();
-        match mtr::parse(rest, self.nonce, |offset| self.sequence_bit(self.at, offset)) {
+        let marker = |offset| self.kept.map_or_else(|| self.of_lap(self.at, offset), |_| Marker::Either);
+        match mtr::parse(rest, self.nonce, marker) {
             Parsed::Mtr(records, len) => {
                 let names_it = self.at >= self.checkpoint.end_lsn && self.names_checkpoint(records);
                 self.done += len;
@@ -297,13 +300,21 @@ impl StreamVerifier {
 
     /// Where the log continues in `rest`. Two mini-transactions from `from` on prove it, or the log's last one. Everything that leads to
     /// the proof belongs to the log too. The proof is usually near, so a small part is searched first.
+    ///
+    /// In a log that is kept as an archive, markers mean nothing but this: if it was a ring once, what is left of the lap before has the other
+    /// marker, so only one proves a continuation.
     fn resumption(&self, rest: &[u8], from: usize) -> Option<usize> {
+        let is_before_end = self.at < self.checkpoint.end_lsn;
         let mut len = from.saturating_add(SEARCH_SIZE_FIRST);
         loop {
             let front = rest.get(..len).unwrap_or(rest);
             let is_all = front.len() == rest.len();
-            let sequence_bit = |offset| self.sequence_bit(self.at, offset);
-            match mtr_search::resumption(front, from, self.nonce, is_all, sequence_bit) {
+            let marker = |offset| match self.kept {
+                Some(_) if is_before_end => Marker::Either,
+                Some(kept) => Marker::Of(kept.own_marker),
+                None => self.of_lap(self.at, offset),
+            };
+            match mtr_search::resumption(front, from, self.nonce, is_all, marker) {
                 Search::Found(found) => return Some(found.resumed),
                 Search::Nowhere | Search::MoreBytes if is_all => return None,
                 Search::Nowhere | Search::MoreBytes => len = len.saturating_mul(SEARCH_GROWTH),
@@ -354,9 +365,9 @@ impl StreamVerifier {
     }
 
     /// The end marker of a mini-transaction that starts at `lsn` and has its marker `offset` bytes on: it changes with every lap.
-    fn sequence_bit(&self, lsn: Lsn, offset: usize) -> u8 {
+    fn of_lap(&self, lsn: Lsn, offset: usize) -> Marker {
         let from_first = after(lsn, offset).0.saturating_sub(self.first_lsn.0);
-        u8::from(from_first.checked_div(self.capacity).unwrap_or(0).is_multiple_of(2))
+        Marker::Of(u8::from(from_first.checked_div(self.capacity).unwrap_or(0).is_multiple_of(2)))
     }
 
     fn drop_done(&mut self) {

@@ -7,14 +7,12 @@ use std::path::{Path, PathBuf};
 
 use format::Lsn;
 use format::keyring::KeyStore;
+use redo::LogVendor;
 use redo::record::{FileRecord, Mtr, RedoRecord, Subject};
-use redo::{LogVendor, mariadb};
 
 use super::ring::Ring;
-use crate::files::File;
 use crate::mysql_log::MySqlLog;
-use crate::reading::read_up_to;
-use crate::redo_log::log_files;
+use crate::redo_log::{identify, log_files};
 
 /// What the log does to files.
 #[derive(Debug)]
@@ -85,8 +83,7 @@ pub fn changed_pages(
 /// The files of the log in a datadir, and whose they are.
 fn log_of(root: &Path) -> Option<(LogVendor, Vec<PathBuf>)> {
     let paths = log_files(root);
-    let file = File::open(paths.first()?).ok()?;
-    let vendor = redo::identify(&read_up_to(&file, 0, mariadb::START_OFFSET).ok()?).ok()?;
+    let vendor = identify(paths.first()?).ok()?;
     Some((vendor, paths))
 }
 

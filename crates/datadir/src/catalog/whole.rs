@@ -7,11 +7,16 @@ use super::datadir::{Catalog, CatalogFinding, Says};
 use crate::backup_notes::{BackupNotes, XTRABACKUP};
 use crate::files;
 use crate::finding_code::FindingCode;
-use crate::log_name::{COPIED_LOG, LOG, REDO_DIR, kept_as_archive};
+use crate::known_servers::Maker;
+use crate::log_name::{COPIED_LOG, LOG, REDO_DIR};
 use crate::name::NameHint;
+use crate::reading::read_up_to;
 use crate::redo_log::log_files;
 use crate::severity::Severity;
 use crate::tablespace::Tablespace;
+
+/// Bytes of a log's header that say who made it.
+const HEAD: usize = 64;
 
 /// Whether the system tablespace is from MySQL 8.0 or later.
 pub(super) fn has_sdi(space: &Tablespace) -> bool {
@@ -61,6 +66,16 @@ pub(super) fn roots_without_dictionary(
         is_datadir(dir, below()) || is_part && below().any(|file| NameHint::of(file) == NameHint::Table)
     };
     walked.iter().filter(is_root).cloned().collect()
+}
+
+/// A server newer than this build knows that made the datadir, unless its log says so too, which is found when the log is verified.
+fn newer_maker(root: &Path) -> Option<(PathBuf, String)> {
+    let (path, maker) = Maker::of_datadir(root)?;
+    let why = maker.newer()?;
+    let log = log_files(root).into_iter().next();
+    let head = log.and_then(|log| files::File::open(log).and_then(|file| read_up_to(&file, 0, HEAD)).ok());
+    let of_log = head.and_then(|head| Maker::of_log(&head)?.newer());
+    of_log.is_none().then_some((path, why))
 }
 
 /// How to prepare a backup.
@@ -147,6 +162,9 @@ impl Catalog {
                 ),
             );
         }
+        if let Some((path, why)) = newer_maker(root) {
+            say(&path, "newer_server".into(), Severity::Undecided, why);
+        }
         let is_datadir = !matches!(self.says, Says::Folder);
         let has_log = !log_files(root).is_empty() || self.home.as_ref().is_some_and(|home| !log_files(home).is_empty());
         if is_datadir && notes.is_none() && !has_log {
@@ -154,10 +172,8 @@ impl Catalog {
                 root,
                 "missing_redo".into(),
                 Severity::Undecided,
-                kept_as_archive(root).unwrap_or_else(|| {
-                    "there is no redo log here: unless innodb_log_group_home_dir names another directory, files are missing, and the server does not start"
-                        .to_owned()
-                }),
+                "there is no redo log here: unless innodb_log_group_home_dir names another directory, files are missing, and the server does not start"
+                    .to_owned(),
             );
         }
         findings

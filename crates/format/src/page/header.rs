@@ -20,6 +20,10 @@ use crate::schema::builtin;
 use crate::schema::sdi::tablespace_flags;
 use crate::types::SpaceId;
 
+/// The bit that MySQL 26 sets in the flags of an undo tablespace while it makes or truncates it (`mark_undo_tablespace_unusable`,
+/// `fsp_flags_set_undo_unusable`: the bit after that of the SDI). Its predecessors leave a file beside it.
+const UNDO_UNUSABLE: u32 = 1 << 15;
+
 /// What is wrong with a tablespace header although page 0's checksum and number are right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeaderFault {
@@ -104,6 +108,13 @@ impl fmt::Display for HeaderFault {
                 write!(
                     f,
                     "the page header names space {fil} and the space header space {fsp}: the server will not open the file"
+                )
+            }
+            Self::UnknownFlags { flags, unknown: UNDO_UNUSABLE } => {
+                write!(
+                    f,
+                    "the space flags 0x{flags:x} have the bit UNDO_UNUSABLE of MySQL 26: the server was making or truncating this undo tablespace. \
+                     This build does not know that server"
                 )
             }
             Self::UnknownFlags { flags, unknown } => {

@@ -11,6 +11,8 @@ mod catalog_lab;
 mod common;
 #[path = "../../../logs/tests/ibb_writer/mod.rs"]
 mod ibb_writer;
+#[path = "../kept_lab/mod.rs"]
+mod kept_lab;
 #[path = "../kinds_layouts/mod.rs"]
 mod kinds_layouts;
 #[path = "../listener/mod.rs"]
@@ -31,6 +33,7 @@ mod hollow_files;
 mod index_pages;
 mod info;
 mod innodb_binlogs;
+mod kept_redo;
 mod kinds;
 mod live;
 mod live_load;

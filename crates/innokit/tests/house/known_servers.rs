@@ -63,7 +63,7 @@ fn made_by(datadir: &str, maker: &str) -> (Dir, PathBuf) {
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_log_of_a_newer_server_is_undecided_and_nothing_is_written() {
     for (datadir, old, new) in [
-        ("mariadb-16k-crashed", "MariaDB 11.8.9", "MariaDB 13.0.1"),
+        ("mariadb-16k-crashed", "MariaDB 13.0.1", "MariaDB 13.1.1"),
         ("mysql-16k-crashed", "MySQL 9.7.4", "MySQL 26.7.0"),
     ] {
         let (dir, known) = made_by(datadir, old);
@@ -87,26 +87,61 @@ fn a_log_of_a_newer_server_is_undecided_and_nothing_is_written() {
     }
 }
 
-/// MariaDB 13.0 with `innodb_log_archive=ON`, which no registry has.
+/// The files of a datadir say so too: the first page of MySQL's dictionary, and MariaDB's note about the last upgrade.
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
-fn a_log_kept_as_an_archive_is_named() {
+fn a_datadir_of_a_newer_server_is_undecided_whatever_its_log_says() {
+    for (datadir, release) in [("mariadb-16k", "MariaDB 13.1"), ("mysql-16k", "MySQL 26.7")] {
+        let dir = Dir::new();
+        let copied = dir.path().join("copied");
+        copy(&all_datadirs().join(datadir), &copied);
+        assert!(!reasons(&check(&copied, &["--json"]).json()).contains(&"newer_server"), "{datadir}");
+        let dictionary = copied.join("mysql.ibd");
+        if dictionary.exists() {
+            let mut bytes = fs::read(&dictionary).expect("readable");
+            bytes[8..12].copy_from_slice(&260_700_u32.to_be_bytes());
+            let page = &mut bytes[..16 << 10];
+            // CRC-32C of the page but for its checksums, as MySQL has it in both places.
+            let end = page.len() - 8;
+            let sum = format::checksum::crc32c(&page[4..26]) ^ format::checksum::crc32c(&page[38..end]);
+            page[..4].copy_from_slice(&sum.to_be_bytes());
+            page[end..end + 4].copy_from_slice(&sum.to_be_bytes());
+            fs::write(&dictionary, bytes).expect("written");
+        } else {
+            fs::write(copied.join("mariadb_upgrade_info"), "13.1.2-MariaDB").expect("written");
+        }
+        let run = check(&copied, &[]);
+        let words = format!("made by {release}: this build knows");
+        assert_eq!((run.status, run.text.matches(&words).count()), (2, 1), "{}", run.text);
+        let target = dir.path().join("new");
+        let run = innokit().arg("recover").arg(&copied).arg("--to").arg(&target).output().expect("runs");
+        let errors = String::from_utf8_lossy(&run.stderr);
+        assert!(!run.status.success() && errors.contains(&words), "{errors}");
+        assert!(!target.exists(), "nothing is made");
+    }
+}
+
+/// A server that is killed while it changes `innodb_log_archive` leaves a ring under the name of an archive (`log_t::set_archive`).
+#[test]
+#[cfg_attr(not(servers), ignore = "needs real servers: make test")]
+fn a_log_between_ring_and_archive_is_named() {
     let dir = Dir::new();
     let datadir = dir.path().join("copied");
     copy(&all_datadirs().join("mariadb-16k-crashed"), &datadir);
     fs::rename(datadir.join("ib_logfile0"), datadir.join("ib_0000000000003000.log")).expect("renamed");
-    let words = "its redo log is kept as an archive, up to now in ib_0000000000003000.log (innodb_log_archive=ON, MariaDB 13.0)";
+    let words = "the server was interrupted while it changed innodb_log_archive";
     let run = check(&datadir, &[]);
     assert!(run.status == 2 && run.text.contains(words), "{}", run.text);
     let path = datadir.to_str().expect("text");
     let (new, archive) = (dir.path().join("new"), dir.path().join("archive"));
     let (new, archive) = (new.to_str().expect("text"), archive.to_str().expect("text"));
-    let commands: [&[&str]; 3] = [
-        &["recover", path, "--to", new],
-        &["redo", "info", path],
-        &["redo", "archive", "--once", "--to", archive, path],
+    let own = "the server keeps its redo log itself (innodb_log_archive=ON)";
+    let commands: [(&[&str], &str); 3] = [
+        (&["recover", path, "--to", new], words),
+        (&["redo", "info", path], words),
+        (&["redo", "archive", "--once", "--to", archive, path], own),
     ];
-    for command in commands {
+    for (command, words) in commands {
         let run = innokit().args(command).output().expect("innokit runs");
         let errors = String::from_utf8_lossy(&run.stderr);
         assert!(!run.status.success() && errors.contains(words), "{command:?}: {errors}");

@@ -17,6 +17,9 @@ mod hostile_names;
 mod hostile_sdi;
 mod increments;
 mod innodb_binlog;
+#[path = "../kept_lab/mod.rs"]
+mod kept_lab;
+mod kept_redo;
 mod open_files;
 mod outside;
 

@@ -21,7 +21,9 @@ use crate::report::document::Finding;
 use datadir::content::Content;
 use datadir::finding_code::FindingCode;
 use datadir::inventory::Candidate;
+use datadir::kept_log::kept_files;
 use datadir::name::NameHint;
+use datadir::redo_log::is_kept_file;
 use datadir::severity::Severity;
 
 /// Readings after the first.
@@ -73,7 +75,9 @@ fn read_redo_again(phase: &Phase<'_>, outcomes: &mut Outcomes, counters: &Worker
         .filter(|(_, state)| is_log(state))
         .map(|(number, state)| (number, &state.candidate))
         .collect();
-    for log in numbered.chunk_by(|(_, a), (_, b)| a.path.parent() == b.path.parent()) {
+    let log_of =
+        |candidate: &Candidate| (candidate.path.parent().map(Path::to_path_buf), is_kept_file(&candidate.path));
+    for log in numbered.chunk_by(|(_, a), (_, b)| log_of(a) == log_of(b)) {
         let alarms = |number: &u32| {
             outcomes.get(number).map_or(0, |outcome| outcome.findings.damage + outcome.findings.undecided)
         };
@@ -126,6 +130,10 @@ fn unless_it_stays(mut finding: Finding, before: &[Finding]) -> Finding {
 fn files_now(known: &[&Candidate]) -> Vec<Candidate> {
     let Some(first) = known.first() else { return Vec::new() };
     let dir = first.path.parent().unwrap_or(Path::new(""));
+    if is_kept_file(&first.path) {
+        let now = kept_files(dir).into_iter();
+        return now.map(|file| Candidate { path: file.path, len: file.len, ..(*first).clone() }).collect();
+    }
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let mut found: Vec<(u64, Candidate)> = entries
         .filter_map(|entry| {

@@ -17,6 +17,7 @@ mod findings;
 mod inner;
 mod innodb_binlog;
 mod judge;
+mod kept_redo;
 mod late;
 mod live_log;
 pub(crate) mod log_ends;

@@ -18,17 +18,20 @@ use redo::{LogVendor, RedoError, mariadb, mysql};
 use super::examined::{Examined, Log, LogEnd, StreamOutcome};
 use super::file_state::FileState;
 use super::findings::Findings;
+use super::kept_redo;
 use super::stretches::{LogRange, Stretches};
 use super::words::about;
 use crate::report::document::{Counts, Finding, Unit};
 use datadir::backup_notes::emptied_at;
 use datadir::file_kind::FileKind;
-use datadir::files::File;
+use datadir::files::{AskPath, File};
 use datadir::finding_code::FindingCode;
 use datadir::inventory::{Candidate, Passed, plain};
 use datadir::keys::NO_KEY;
 use datadir::known_servers::Maker;
+use datadir::log_name::LOG;
 use datadir::reading::read_up_to;
+use datadir::redo_log::is_kept_file;
 use datadir::severity::Severity;
 
 /// Bytes per read.
@@ -52,14 +55,14 @@ struct OpenFile {
 }
 
 /// A log being read.
-struct Work {
+pub(super) struct Work {
     paths: Vec<PathBuf>,
     findings: Findings,
-    stretches: Vec<LogRange>,
+    pub stretches: Vec<LogRange>,
     /// LSN of the first byte of the first stretch.
-    first_lsn: Lsn,
+    pub first_lsn: Lsn,
     /// Where the log ends, unless damage hides it.
-    sound_end: Option<Lsn>,
+    pub sound_end: Option<Lsn>,
 }
 
 impl RedoCheck<'_> {
@@ -101,6 +104,14 @@ impl RedoCheck<'_> {
     }
 
     fn verify(&self, work: &mut Work) -> Result<(&'static str, Unit, Counts), (usize, io::Error)> {
+        if let Some(first) = self.files.first().filter(|file| is_kept_file(&file.path)) {
+            let counts = kept_redo::verify(work, &self.files, self.counters)?;
+            // Files that are left from before the server kept its log as a ring again say nothing of where it ends.
+            if first.path.with_file_name(LOG).is_there() {
+                work.sound_end = None;
+            }
+            return Ok(("MariaDB", Unit::MiniTransactions, counts));
+        }
         let mut open = Vec::new();
         for (place, file) in self.files.iter().enumerate() {
             let handle = File::open(&file.path).map_err(|error| (place, error))?;
@@ -189,7 +200,7 @@ impl RedoCheck<'_> {
             Ok(keys) => verifier = verifier.with_keys(keys),
             Err(error) => locked = Some(error),
         }
-        self.read(work, handles, |work, bytes| feed_blocks(work, &mut verifier, bytes))?;
+        read_all(work, handles, self.counters, |work, bytes| feed_blocks(work, &mut verifier, bytes))?;
         let counts = work.end_of_blocks(verifier, locked.as_ref());
         if unreached > 0 {
             work.needs_no_more_than_it_reached(logs.len());
@@ -232,38 +243,38 @@ impl RedoCheck<'_> {
         match plan.verifier {
             Verifier::Blocks(mut verifier) => {
                 work.first_lsn = Lsn(log.checkpoint.lsn.0 - block_offset(log.checkpoint.lsn));
-                self.read(work, handles, |work, bytes| feed_blocks(work, &mut verifier, bytes))?;
+                read_all(work, handles, self.counters, |work, bytes| feed_blocks(work, &mut verifier, bytes))?;
                 Ok((Unit::LogBlocks, work.end_of_blocks(verifier, None)))
             }
             Verifier::Stream(mut verifier) => {
-                self.read(work, handles, |work, bytes| feed_stream(work, &mut verifier, bytes))?;
+                read_all(work, handles, self.counters, |work, bytes| feed_stream(work, &mut verifier, bytes))?;
                 Ok((Unit::MiniTransactions, work.end_of_stream(verifier, log.checkpoint.lsn)))
             }
         }
     }
+}
 
-    /// Reads all stretches in order.
-    fn read(
-        &self,
-        work: &mut Work,
-        handles: &[&File],
-        mut feed: impl FnMut(&mut Work, &[u8]),
-    ) -> Result<(), (usize, io::Error)> {
-        let stretches = work.stretches.clone();
-        let mut source = Stretches { handles, stretches: &stretches, now: 0, done: 0 };
-        let mut reader = StreamReader::new(&mut source, PIECE, self.counters).map_err(|error| (0, error))?;
-        let mut failed = None;
-        while let Some(piece) = reader.next() {
-            match piece {
-                Ok(piece) => feed(work, piece.bytes),
-                Err(error) => failed = Some(error),
-            }
+/// Reads all stretches in order.
+pub(super) fn read_all(
+    work: &mut Work,
+    handles: &[&File],
+    counters: &WorkerCounters,
+    mut feed: impl FnMut(&mut Work, &[u8]),
+) -> Result<(), (usize, io::Error)> {
+    let stretches = work.stretches.clone();
+    let mut source = Stretches { handles, stretches: &stretches, now: 0, done: 0 };
+    let mut reader = StreamReader::new(&mut source, PIECE, counters).map_err(|error| (0, error))?;
+    let mut failed = None;
+    while let Some(piece) = reader.next() {
+        match piece {
+            Ok(piece) => feed(work, piece.bytes),
+            Err(error) => failed = Some(error),
         }
-        drop(reader);
-        match failed {
-            Some(error) => Err((stretches.get(source.now).map_or(0, |stretch| stretch.file), error)),
-            None => Ok(()),
-        }
+    }
+    drop(reader);
+    match failed {
+        Some(error) => Err((stretches.get(source.now).map_or(0, |stretch| stretch.file), error)),
+        None => Ok(()),
     }
 }
 
@@ -346,7 +357,7 @@ fn feed_blocks(work: &mut Work, verifier: &mut BlockVerifier, mut bytes: &[u8]) 
     }
 }
 
-fn feed_stream(work: &mut Work, verifier: &mut StreamVerifier, mut bytes: &[u8]) {
+pub(super) fn feed_stream(work: &mut Work, verifier: &mut StreamVerifier, mut bytes: &[u8]) {
     while let Some(damage) = verifier.next_damage(&mut bytes) {
         work.damaged_stretch(&damage);
     }
@@ -361,7 +372,7 @@ fn breached_file(breach: &Breach, files: usize) -> usize {
 }
 
 impl Work {
-    fn found(&mut self, file: usize, place: u64, finding: Finding) {
+    pub fn found(&mut self, file: usize, place: u64, finding: Finding) {
         self.findings.offer_at(u32::try_from(file).unwrap_or(u32::MAX), place, finding);
     }
 
@@ -397,7 +408,7 @@ impl Work {
         }
     }
 
-    fn path(&self, file: usize) -> &Path {
+    pub fn path(&self, file: usize) -> &Path {
         self.paths.get(file).map_or(Path::new(""), PathBuf::as_path)
     }
 
@@ -496,7 +507,7 @@ impl Work {
         Counts { pages: ok + corrupt + unverifiable, ok, corrupt, unverifiable, ..Counts::default() }
     }
 
-    fn end_of_stream(&mut self, verifier: StreamVerifier, checkpoint: Lsn) -> Counts {
+    pub fn end_of_stream(&mut self, verifier: StreamVerifier, checkpoint: Lsn) -> Counts {
         let (left, summary) = verifier.finish();
         for damage in &left {
             self.damaged_stretch(damage);

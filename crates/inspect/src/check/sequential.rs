@@ -22,6 +22,7 @@ use datadir::content::Content;
 use datadir::files;
 use datadir::inventory::{Candidate, Inventory, plain};
 use datadir::name::NameHint;
+use datadir::redo_log::is_kept_file;
 use datadir::severity::Severity;
 
 /// Shared by all workers of the second phase.
@@ -189,24 +190,25 @@ fn stopped() -> Break {
 /// The tasks, in file order.
 fn tasks(files: &[FileState]) -> Vec<Task> {
     let mut tasks: Vec<Task> = Vec::new();
-    let mut last_redo: Option<(&Path, usize)> = None;
+    let mut last_redo: Option<((&Path, bool), usize)> = None;
     for (number, state) in (0..).zip(files) {
         let candidate = &state.candidate;
         if candidate.content == Content::Pages || !state.share.any {
             continue;
         }
-        let dir = candidate.path.parent().unwrap_or(Path::new(""));
+        // Files of an archive beside a ring are left from before.
+        let log = (candidate.path.parent().unwrap_or(Path::new("")), is_kept_file(&candidate.path));
         // A log copied under another name is a separate log.
         let has_name = candidate.hint == NameHint::Redo;
         match last_redo.filter(|_| has_name) {
-            Some((redo_dir, task)) if candidate.content == Content::Redo && redo_dir == dir => {
+            Some((redo_log, task)) if candidate.content == Content::Redo && redo_log == log => {
                 if let Some(task) = tasks.get_mut(task) {
                     task.push(number);
                 }
             }
             _ => {
                 if candidate.content == Content::Redo && has_name {
-                    last_redo = Some((dir, tasks.len()));
+                    last_redo = Some((log, tasks.len()));
                 }
                 tasks.push(vec![number]);
             }

@@ -6,10 +6,12 @@ use std::path::Path;
 use format::bytes::{be, is_zero};
 use logs::ibb;
 use logs::xbstream;
+use redo::archived::{Head, first_lsn};
 use redo::{LogVendor, mariadb, mysql};
 
 use super::content_kind::ContentKind;
 use datadir::name::NameHint;
+use datadir::redo_log::is_kept_file;
 
 /// A kind with its description.
 pub(super) struct Identity {
@@ -65,6 +67,9 @@ pub(super) fn identify(path: &Path, head: &[u8], len: u64) -> Identity {
 
 fn redo_log(path: &Path, head: &[u8], len: u64) -> Option<Identity> {
     let named = NameHint::of(path) == NameHint::Redo;
+    if is_kept_file(path) {
+        return Some(kept_log(path, head, len));
+    }
     match redo::identify(head) {
         Ok(LogVendor::MySql) => match mysql::LogFile::parse(head, len) {
             Ok(log) => Some(mysql_log(path, &log)),
@@ -82,6 +87,26 @@ fn redo_log(path: &Path, head: &[u8], len: u64) -> Option<Identity> {
         Err(error) if named => Some(Identity::new(ContentKind::RedoLog, format!("redo log; {error}"))),
         Err(_) => None,
     }
+}
+
+/// `ib_0000000000003000.log`.
+fn kept_log(path: &Path, head: &[u8], len: u64) -> Identity {
+    let what = match Head::read(head, len) {
+        Head::List(places) => match places.len() {
+            1 => "1 checkpoint".to_owned(),
+            many => format!("{many} checkpoints"),
+        },
+        Head::Blank => "no checkpoint".to_owned(),
+        Head::Encrypted => "encrypted".to_owned(),
+        Head::Ring => "with the header of a ring".to_owned(),
+        Head::Preview(_) | Head::Unknown => "its header is not understood".to_owned(),
+    };
+    let words = format!("MariaDB redo log kept as an archive, {what}");
+    let identity = Identity::new(ContentKind::RedoLog, words).with("format", "13.0, archive");
+    let first = path.file_name().and_then(|name| first_lsn(name.to_str()?));
+    let Some(first) = first else { return identity };
+    let payload = len.saturating_sub(mariadb::START_OFFSET as u64);
+    identity.with("start_lsn", first).with("end_lsn", first.0.saturating_add(payload))
 }
 
 fn mysql_log(path: &Path, log: &mysql::LogFile) -> Identity {

@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use format::Lsn;
 use format::bytes::be;
 use format::checksum::crc32c;
 use format::keyring::KeyStore;
@@ -22,12 +23,12 @@ use self::count::Count;
 use self::report::{CheckpointInfo, LogFileInfo, RedoInfo};
 use self::wanted::Wanted;
 use datadir::files::AskPath;
+use datadir::kept_log::{KeptError, KeptFile, KeptLog, kept_files};
 use datadir::keys::KeyFiles;
-use datadir::log_name::kept_as_archive;
 use datadir::mysql_log::MySqlLog;
 use datadir::open::open_file;
 use datadir::reading::read_up_to;
-use datadir::redo_log::log_files;
+use datadir::redo_log::{is_kept_file, log_files};
 use datadir::selection::Selection;
 use datadir::{Error, fault};
 
@@ -59,11 +60,12 @@ pub fn redo_info(path: &Path, options: &RedoInfoOptions) -> Result<RedoInfo, Err
 
 fn info_of(path: &Path, options: &RedoInfoOptions) -> Result<RedoInfo, Error> {
     let paths = if path.is_folder_there() { log_files(path) } else { vec![path.to_path_buf()] };
-    let nothing = || {
-        let why = kept_as_archive(path).unwrap_or_else(|| "there is no redo log".to_owned());
-        Error::Unusable { path: path.to_path_buf(), why }
-    };
+    let nothing = || Error::Unusable { path: path.to_path_buf(), why: "there is no redo log".to_owned() };
     let first = paths.first().ok_or_else(nothing)?;
+    if is_kept_file(first) {
+        let log = kept_log(path, first)?;
+        return kept_info(&log, (options, Wanted::of(path, &options.selection).as_ref()));
+    }
     let mut logs = Vec::new();
     for path in &paths {
         logs.push(Log::open(path)?);
@@ -160,6 +162,52 @@ fn mariadb_info(log: &Log, (options, wanted): (&RedoInfoOptions, Option<&Wanted>
         info.note = Some("the log is encrypted, and no key was given: its records cannot be read".to_owned());
     }
     count.report(&mut info, (options.pages_max, wanted), is_readable);
+    Ok(info)
+}
+
+/// The log kept as an archive in the datadir `path`, or that with the file `first`.
+fn kept_log(path: &Path, first: &Path) -> Result<KeptLog, Error> {
+    let dir = if path.is_folder_there() { path } else { first.parent().unwrap_or(Path::new("")) };
+    let mut files = kept_files(dir);
+    if !files.iter().any(|file| file.path == first) {
+        let len = open_file(first).and_then(|file| file.metadata()).map_err(|source| failed(first, source))?.len();
+        files = KeptFile::at(first.to_path_buf(), len).into_iter().collect();
+    }
+    let paths: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
+    let at = |place: usize| paths.get(place).cloned().unwrap_or_else(|| first.to_path_buf());
+    KeptLog::open(files).map_err(|error| match error {
+        KeptError::Io(place, source) => failed(&at(place), source),
+        KeptError::Unknown(place, why) | KeptError::Damaged(place, why) => Error::Unusable { path: at(place), why },
+    })
+}
+
+/// Describes a log of MariaDB that is kept as an archive, from its checkpoint to its last record.
+fn kept_info(log: &KeptLog, (options, wanted): (&RedoInfoOptions, Option<&Wanted>)) -> Result<RedoInfo, Error> {
+    let path = log.files().get(log.listed.0).map_or(Path::new(""), |file| file.path.as_path());
+    let checkpoint = log.parsed.checkpoint;
+    let mut info = RedoInfo {
+        family: "MariaDB",
+        format: "13.0, kept as an archive",
+        files: log.files().iter().map(|file| LogFileInfo::new(&file.path, file.len, file.first)).collect(),
+        checkpoint: CheckpointInfo { lsn: checkpoint.lsn.0, end_lsn: Some(checkpoint.end_lsn.0) },
+        ..RedoInfo::default()
+    };
+    let (mut reader, mut count) = (MtrReader::new(&log.parsed, None, checkpoint.lsn), Count::default());
+    let mut at = checkpoint.lsn;
+    loop {
+        let piece = log.read(at, PIECE).map_err(|source| failed(path, source))?;
+        at = Lsn(at.0.saturating_add(piece.len() as u64));
+        let mut rest = piece.as_slice();
+        while let Some(mtr) = reader.next_mtr(&mut rest) {
+            count.add(&mtr, true).map_err(|error| Error::redo_log(path, error))?;
+        }
+        if piece.is_empty() || reader.has_ended() {
+            break;
+        }
+    }
+    let at_checkpoint = log.read(checkpoint.end_lsn, AT_CHECKPOINT).map_err(|source| failed(path, source))?;
+    info.settle(reader.at(), log.parsed.state(&at_checkpoint));
+    count.report(&mut info, (options.pages_max, wanted), true);
     Ok(info)
 }
 

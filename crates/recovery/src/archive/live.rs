@@ -11,9 +11,8 @@ use redo::{LogVendor, RedoError};
 
 use super::error::{Result, failed, refused};
 use crate::door;
-use datadir::files::AskPath;
 use datadir::known_servers::Maker;
-use datadir::log_name::{LOG, kept_as_archive};
+use datadir::log_name::{LOG, is_kept_as_archive};
 use datadir::reading::read_up_to;
 
 /// An open log file. It stays readable when the server replaces it.
@@ -30,10 +29,12 @@ impl LiveLog {
     /// Opens the log of a datadir.
     pub fn open(datadir: &Path) -> Result<Self> {
         let path = datadir.join(LOG);
-        if !path.is_there()
-            && let Some(why) = kept_as_archive(datadir)
-        {
-            return refused(format!("{}: {why}; the server keeps what an archive would", datadir.display()));
+        if is_kept_as_archive(datadir) {
+            return refused(format!(
+                "{}: the server keeps its redo log itself (innodb_log_archive=ON): its files, ib_*.log, are the archive; copy those that it has \
+                 made read-only",
+                datadir.display()
+            ));
         }
         let file = door::open_file(&path).map_err(failed(&path, "opening the redo log"))?;
         let metadata = file.metadata().map_err(failed(&path, "looking at the redo log"))?;
@@ -52,7 +53,7 @@ impl LiveLog {
             }
             Err(error) => return refused(format!("{name}: {error}")),
         };
-        if let Some(why) = Maker::of_log(&header).and_then(|maker| maker.newer()) {
+        if let Some(why) = Maker::of_log(&header).and_then(|maker| maker.newer_than_tested()) {
             return refused(format!("{name}: {why}, and archives no newer ones"));
         }
         if matches!(parsed.format, Format::Blocks { .. }) {

@@ -20,9 +20,8 @@ use crate::archive::{ArchiveEvent, ArchiveOptions, archive_beside, segments};
 use crate::door;
 use crate::recover::LogNames;
 use crate::server_home::ServerHome;
-use datadir::files::AskPath;
 use datadir::keys::KeyFiles;
-use datadir::log_name::{LOG, kept_as_archive};
+use datadir::log_name::{LOG, is_kept_as_archive};
 use datadir::reading::read_up_to;
 use datadir::server::{BackupServer, BackupStage, LogServer, ServerFacts};
 
@@ -149,10 +148,11 @@ fn refuse_silent(server: &mut dyn BackupServer, datadir: &Path) -> Result<()> {
 /// Refuses an encrypted log without keys: the copy does not need them, but the proof does.
 fn check_key(datadir: &Path, keys: &KeyFiles) -> Result<()> {
     let path = datadir.join(LOG);
-    if !path.is_there()
-        && let Some(why) = kept_as_archive(datadir)
-    {
-        return refused(format!("{}: {why}", datadir.display()));
+    if is_kept_as_archive(datadir) {
+        return refused(format!(
+            "{}: its redo log is kept as an archive (innodb_log_archive=ON, MariaDB 13.0), which this build does not back up",
+            datadir.display()
+        ));
     }
     let file = door::open_file(&path).map_err(failed(&path, "opening the redo log"))?;
     let header = read_up_to(&file, 0, START_OFFSET).map_err(failed(&path, "reading the redo log"))?;

@@ -126,7 +126,7 @@ pub fn backup(
 ) -> Result<Manifest> {
     let keys = options.keys.read()?;
     let facts = server.facts()?;
-    if let Some(why) = Maker::of(&facts.version).and_then(|maker| maker.newer()) {
+    if let Some(why) = Maker::of(&facts.version).and_then(|maker| maker.newer_than_tested()) {
         return refused(format!("the datadir is {why}, and backs up no newer ones"));
     }
     let vendor: Box<dyn Vendor> = match facts.kind() {

@@ -4,9 +4,11 @@
 mod archived;
 mod archived_mysql;
 mod hole;
+mod kept;
 mod mariadb;
 mod mtr_source;
 mod mysql;
+pub(super) mod new_log;
 mod scan;
 mod verify;
 
@@ -23,6 +25,7 @@ use redo::record::Grammar;
 
 use self::archived::{Archived, BaseLog, COMPARED};
 use self::archived_mysql::ArchivedEnd;
+pub(super) use self::kept::create as create_kept;
 pub(super) use self::mariadb::MariaDbLog;
 use self::mtr_source::MtrSource;
 pub(super) use self::mysql::{MySqlRedo, TableStates};
@@ -90,11 +93,17 @@ impl RedoLog {
             LogVendor::MariaDb(MariaDbLog::open(datadir, for_writing, keys)?)
         };
         let files = match &vendor {
+            LogVendor::MariaDb(MariaDbLog { kept: Some(kept), .. }) => kept.paths(),
             LogVendor::MariaDb(log) => vec![(log.path.clone(), log.parsed.size)],
             LogVendor::MySql(log) => log.files(),
         };
-        let path = files.first().map_or_else(|| datadir.to_path_buf(), |(path, _)| path.clone());
-        if let Some(why) = vendor.maker().and_then(|maker| maker.newer()) {
+        let path = match &vendor {
+            LogVendor::MariaDb(log) => log.path.clone(),
+            LogVendor::MySql(_) => files.first().map_or_else(|| datadir.to_path_buf(), |(path, _)| path.clone()),
+        };
+        let of_datadir = || Maker::of_datadir(datadir);
+        let maker = vendor.maker().filter(|maker| maker.newer().is_some()).map(|maker| (path.clone(), maker));
+        if let Some((path, why)) = maker.or_else(of_datadir).and_then(|(path, maker)| Some((path, maker.newer()?))) {
             return refused(format!("{}: {why}, and writes nothing of newer ones", path.display()));
         }
         let backup = match &vendor {
@@ -294,6 +303,11 @@ impl RedoLog {
         }
     }
 
+    /// Whether the server keeps the log as an archive.
+    pub const fn is_kept(&self) -> bool {
+        matches!(&self.vendor, LogVendor::MariaDb(MariaDbLog { kept: Some(_), .. }))
+    }
+
     /// Whether the log is one file, as MariaDB's is, so that a new file replaces all of it.
     pub const fn is_one_file(&self) -> bool {
         matches!(self.vendor, LogVendor::MariaDb(_))
@@ -304,6 +318,7 @@ impl RedoLog {
         match &self.vendor {
             LogVendor::MariaDb(log) => match &log.archived {
                 Some(archived) => archived.stretches(log.parsed.checkpoint.lsn),
+                None if log.kept.is_some() => log.kept_stretches(),
                 None => log.lap().into_iter().map(|stretch| (FileId(0), stretch)).collect(),
             },
             LogVendor::MySql(log) => log.stretches(),

@@ -8,22 +8,16 @@
 //! possible. For the same reason, doublewrite copies later than the end are wiped. With an archive, the datadir's own log, which ends
 //! earlier, is replaced.
 
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use format::Lsn;
 use format::keyring::KeyStore;
-use rustix::fs::{FallocateFlags, fallocate};
 
-use crate::door;
-use crate::recover::error::{RecoverError, Result, failed};
-use crate::recover::log::{LogVendor, RedoLog};
-use crate::recover::place::durable::{give, sync_directory_of};
+use crate::recover::error::{RecoverError, Result};
+use crate::recover::log::new_log::{ClosedFile, replace};
+use crate::recover::log::{LogVendor, MariaDbLog, RedoLog};
 use crate::recover::plan::RecoverPlan;
 use crate::recover::survey::wanted::Wanted;
-
-/// A new log's name until it is in place: servers use it for their own unfinished logs and remove such files.
-const NEW_LOG: &str = "ib_logfile101";
 
 /// How the log will record that everything is in the data files; prepared before anything is written.
 pub(in crate::recover) enum Ending {
@@ -33,18 +27,6 @@ pub(in crate::recover) enum Ending {
     NewLog(Vec<u8>, u64),
     /// With one more log file: its first bytes, and its size.
     NewFile(Vec<u8>, usize),
-}
-
-/// A file of a closed log.
-#[derive(Debug)]
-pub(in crate::recover) struct ClosedFile {
-    pub path: PathBuf,
-    /// Its length. `None` for a file that is removed.
-    pub len: Option<u64>,
-    /// Whether it is the file that was there, but for the writes. Otherwise it is zeros but for them.
-    pub has_base: bool,
-    /// Bytes by their offsets, in the order in which they are written.
-    pub writes: Vec<(u64, Vec<u8>)>,
 }
 
 impl Ending {
@@ -88,6 +70,12 @@ impl Ending {
             writes: vec![(0, bytes.to_vec())],
         };
         match (self, &log.vendor) {
+            (Self::InPlace(closing), LogVendor::MariaDb(MariaDbLog { kept: Some(kept), .. })) => {
+                kept.closed(end, closing)
+            }
+            (Self::NewLog(bytes, size), LogVendor::MariaDb(MariaDbLog { kept: Some(kept), path, .. })) => {
+                Ok(kept.replaced(path.parent().unwrap_or(Path::new("")), end, bytes, *size))
+            }
             (Self::InPlace(closing), LogVendor::MariaDb(log)) => {
                 let writes = log.closing_writes(end, closing)?;
                 Ok(vec![ClosedFile { path: log.path.clone(), len: Some(log.own_size()), has_base: true, writes }])
@@ -111,34 +99,13 @@ impl Ending {
     pub fn write(&self, log: &RedoLog, end: Lsn) -> Result<()> {
         match (self, &log.vendor) {
             (Self::InPlace(closing), LogVendor::MariaDb(log)) => log.close(end, closing),
+            (Self::NewLog(bytes, size), LogVendor::MariaDb(MariaDbLog { kept: Some(kept), path, .. })) => {
+                kept.replace(path.parent().unwrap_or(Path::new("")), end, bytes, *size)
+            }
             (Self::NewLog(bytes, size), LogVendor::MariaDb(log)) => replace(&log.path, bytes, *size),
             (Self::NewLog(bytes, size), LogVendor::MySql(log)) => replace(log.first_file(), bytes, *size),
             (Self::NewFile(bytes, size), LogVendor::MySql(log)) => log.close(bytes, *size),
             _ => Err(RecoverError::Internal("the redo log is not closed like this")),
         }
     }
-}
-
-/// Replaces a log file, atomically, with one of `size` bytes that starts with `bytes` and is otherwise empty.
-pub(in crate::recover) fn replace(path: &Path, bytes: &[u8], size: u64) -> Result<()> {
-    let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(RecoverError::Internal("the redo log has no name"));
-    };
-    // Through a link this would write beside its target, which is anywhere.
-    let old = door::read(dir, name).and_then(|old| old.metadata());
-    let (like, new) = (old.map_err(failed(path, "looking at the redo log"))?, path.with_file_name(NEW_LOG));
-    let file = door::replace(dir, NEW_LOG).map_err(failed(&new, "making the new redo log"))?;
-    give(&file, &new, &like)?;
-    let write = || {
-        // If space cannot be reserved, the file has its length anyway.
-        if size > 0 && fallocate(&file, FallocateFlags::empty(), 0, size) == Err(rustix::io::Errno::NOSPC) {
-            return Err(rustix::io::Errno::NOSPC.into());
-        }
-        file.set_len(size)?;
-        file.write_all_at(bytes, 0)?;
-        file.sync_all()
-    };
-    write().map_err(failed(&new, "writing the new redo log"))?;
-    door::rename(dir, NEW_LOG, name).map_err(failed(path, "replacing the redo log"))?;
-    sync_directory_of(path)
 }

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use flow::FileId;
 use format::codec::CipherMode;
 use format::keyring::KeyStore;
 use format::{Lsn, SpaceId};
@@ -18,9 +19,10 @@ use redo::verify_mariadb::{self, StreamDamage, StreamVerifier, Verifier};
 use redo::{LogVendor, RedoError};
 
 use super::archived::Archived;
+use super::kept::KeptFiles;
 use crate::door;
 use crate::recover::error::{RecoverError, Result, damaged, failed, locked_out, refused};
-use datadir::log_name::LOG;
+use datadir::log_name::{LOG, is_kept_as_archive};
 use datadir::reading::read_up_to;
 
 /// Bytes of the log's end per read.
@@ -39,11 +41,16 @@ pub(in super::super) struct MariaDbLog {
     pub key: Option<LogKey>,
     /// The archive that is read instead.
     pub archived: Option<Archived>,
+    /// Its files, if the server keeps it as an archive. Then `path` is that with the newest checkpoint.
+    pub kept: Option<KeptFiles>,
 }
 
 impl MariaDbLog {
     /// Opens a datadir's log; `for_writing` if it will be closed.
     pub fn open(datadir: &Path, for_writing: bool, keys: &KeyStore) -> Result<Self> {
+        if is_kept_as_archive(datadir) {
+            return Self::open_kept(datadir);
+        }
         let path = datadir.join(LOG);
         // A link is followed only for reading: written in place, it could be any file.
         let opened = if for_writing { door::change(datadir, LOG) } else { door::open_file(&path) };
@@ -65,7 +72,15 @@ impl MariaDbLog {
             }
             Err(error) => return damaged(format!("{}: {error}", path.display())),
         };
-        Self { path, file, header, parsed, key: None, archived: None }.unlock(keys)
+        Self { path, file, header, parsed, key: None, archived: None, kept: None }.unlock(keys)
+    }
+
+    fn open_kept(datadir: &Path) -> Result<Self> {
+        let kept = KeptFiles::open(datadir)?;
+        let (path, parsed) = (kept.path(), kept.log().parsed);
+        let file = door::open_file(&path).map_err(failed(&path, "opening the redo log"))?;
+        let header = read_up_to(&file, 0, START_OFFSET).map_err(failed(&path, "reading the redo log"))?;
+        Ok(Self { path, file, header, parsed, key: None, archived: None, kept: Some(kept) })
     }
 
     /// Finds the key of an encrypted log and proves that it is right.
@@ -109,6 +124,13 @@ impl MariaDbLog {
         lap.into_iter().filter(|stretch| !stretch.is_empty()).collect()
     }
 
+    /// The ranges of a log that is kept as an archive, starting at its checkpoint.
+    pub fn kept_stretches(&self) -> Vec<(FileId, Range<u64>)> {
+        let stretches = self.kept.as_ref().map(|kept| kept.log().stretches(self.parsed.checkpoint.lsn));
+        let file = |place: usize| FileId(u32::try_from(place).unwrap_or(u32::MAX));
+        stretches.unwrap_or_default().into_iter().map(|(place, range)| (file(place), range)).collect()
+    }
+
     /// The server's cipher mode, if the log is encrypted and shows it.
     pub fn cipher_mode(&self) -> Option<CipherMode> {
         self.key.as_ref().and_then(LogKey::mode)
@@ -142,6 +164,9 @@ impl MariaDbLog {
     pub fn check_end(&self, end: Lsn) -> Result<()> {
         if let Some(archived) = &self.archived {
             return archived.check_end(end);
+        }
+        if let Some(kept) = &self.kept {
+            return kept.check_end(end);
         }
         let (start, first) = (self.parsed.payload_start(), self.parsed.offset_of(self.parsed.checkpoint.lsn));
         let (Some(from), Some(first)) = (self.parsed.offset_of(end), first) else { return Ok(()) };
@@ -191,7 +216,8 @@ impl MariaDbLog {
             return refused("the redo log cannot be closed");
         };
         let capacity = self.parsed.size - self.parsed.payload_start();
-        if end.0 - self.parsed.checkpoint.lsn.0 + bytes.len() as u64 > capacity {
+        let is_in_ring = end.0 - self.parsed.checkpoint.lsn.0 + bytes.len() as u64 <= capacity;
+        if !self.kept.as_ref().map_or(is_in_ring, |kept| kept.has_room(end, bytes.len())) {
             return refused("the redo log is full, and has no room for the record that closes it");
         }
         Ok(bytes)
@@ -199,11 +225,15 @@ impl MariaDbLog {
 
     /// The size of the datadir's log file.
     pub fn own_size(&self) -> u64 {
-        self.archived.as_ref().map_or(self.parsed.size, |archived| archived.own_size)
+        let own = self.kept.as_ref().map_or(self.parsed.size, KeptFiles::own_size);
+        self.archived.as_ref().filter(|_| self.kept.is_none()).map_or(own, |archived| archived.own_size)
     }
 
     /// Up to `len` bytes of the datadir's log from `lsn` on, wrapping at the end of the file.
     pub fn read(&self, lsn: Lsn, len: usize) -> Result<Vec<u8>> {
+        if let Some(kept) = &self.kept {
+            return kept.read(lsn, len);
+        }
         let Some(offset) = self.parsed.offset_of(lsn) else { return Ok(Vec::new()) };
         let read =
             |offset, len| read_up_to(&self.file, offset, len).map_err(failed(&self.path, "reading the redo log"));
@@ -220,6 +250,8 @@ impl MariaDbLog {
         let renewed = renewed.or_else(|error| locked_out(format!("{}: {error}", self.path.display())))?;
         let bytes = if self.is_of_blocks() {
             self.restarted_block(end, renewed.as_ref())?
+        } else if self.kept.is_some() {
+            KeptFiles::restarted(end, named, self.parsed.format)
         } else {
             let header = restarted(&self.header, end, renewed.as_ref());
             let parsed = header.as_ref().and_then(|header| LogFile::parse(header, self.own_size()).ok());
@@ -261,6 +293,9 @@ impl MariaDbLog {
 
     /// Closes the log. Each write is durable before the next.
     pub fn close(&self, end: Lsn, closing: &[u8]) -> Result<()> {
+        if let Some(kept) = &self.kept {
+            return kept.close(self.path.parent().unwrap_or(Path::new("")), end, closing);
+        }
         self.closing_writes(end, closing)?.iter().try_for_each(|(offset, bytes)| {
             let written = self.file.write_all_at(bytes, *offset).and_then(|()| self.file.sync_all());
             written.map_err(failed(&self.path, "closing the redo log"))

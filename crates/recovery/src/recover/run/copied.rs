@@ -13,10 +13,9 @@ use format::keyring::KeyStore;
 
 use super::{Run, Writing, checked_plan, mark_closed, open_log};
 use crate::recover::error::Result;
-use crate::recover::finish::ending;
 use crate::recover::finish::ending::Ending;
 use crate::recover::finish::recovered::Recovered;
-use crate::recover::log::RedoLog;
+use crate::recover::log::{RedoLog, create_kept, new_log};
 use crate::recover::options::RecoverOptions;
 use crate::recover::place;
 use crate::recover::place::outside::Outside;
@@ -47,7 +46,8 @@ pub(in crate::recover) fn recover_copy(
     let copying = Copying::new(datadir, to, taken.as_ref());
     let inside = copying.begin()?;
     // Of a backup tool's log in one file nothing is left as a rule (`Ending`).
-    let has_log = taken.is_some() || log.backup.is_none() || !log.is_one_file();
+    let is_replaced = log.is_kept() && options.until.is_some();
+    let has_log = taken.is_some() || !is_replaced && (log.backup.is_none() || !log.is_one_file());
     // The log takes a core to read, and the files mostly a device to copy. If recovery is impossible, the copying stops.
     let (wanted, files_outside) = copying.beside(&inside, has_log, || {
         let wanted = Wanted::read(&log, budget.plan, at_once, options.until)?;
@@ -72,9 +72,12 @@ pub(in crate::recover) fn recover_copy(
     // After the redo: only then the dictionary is the one that a server on the copy reads.
     outside::refuse_left(to, keys)?;
     match ending {
+        Some(Ending::NewLog(bytes, size)) if !has_log && log.is_kept() => {
+            create_kept(to, Lsn(recovered.end_lsn), &bytes, size, &log.path)?;
+        }
         Some(Ending::NewLog(bytes, size)) if !has_log => {
             copying.put_empty_logs(&inside)?;
-            ending::replace(&to.join(LOG), &bytes, size)?;
+            new_log::replace(&to.join(LOG), &bytes, size)?;
         }
         ending => {
             if !has_log {

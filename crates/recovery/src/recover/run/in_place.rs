@@ -9,7 +9,7 @@ use format::keyring::KeyStore;
 use super::interrupted::finish_interrupted;
 use super::{Run, Writing, checked_plan, mark_closed, open_log};
 use crate::manifest;
-use crate::recover::error::Result;
+use crate::recover::error::{Result, refused};
 use crate::recover::finish::recovered::Recovered;
 use crate::recover::log::RedoLog;
 use crate::recover::options::RecoverOptions;
@@ -29,6 +29,12 @@ pub(super) fn recover_in_place(datadir: &Path, options: &RecoverOptions, keys: &
         outside::mark(datadir)?;
     }
     let log = open_log(datadir, true, options, keys)?;
+    if log.is_kept() && options.until.is_some() && !options.is_fresh {
+        return refused(
+            "the server keeps its redo log as an archive, of which a recovery to an earlier LSN leaves nothing: name a directory for a recovered \
+             copy (--to)",
+        );
+    }
     if options.is_fresh && log.backup.is_none() {
         outside::settle_links(datadir)?;
     }

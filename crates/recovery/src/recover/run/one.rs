@@ -17,17 +17,11 @@ use crate::recover::place::taken::Taken;
 use crate::recover::place::unfinished::discard;
 use crate::recover::place::{Copying, Lock, is_free, outside};
 use datadir::files::AskPath;
-use datadir::log_name::{LOG, REDO_DIR, kept_as_archive};
-use datadir::redo_log::{awaits_clone, copied_log};
+use datadir::redo_log::{awaits_clone, has_log};
 
 /// Recovers a datadir, or prepares a backup as it is.
 pub(crate) fn recover_one(datadir: &Path, options: &RecoverOptions) -> Result<Recovered> {
-    let has_log =
-        datadir.join(LOG).is_file_there() || datadir.join(REDO_DIR).is_folder_there() || copied_log(datadir).is_some();
-    if !datadir.join("ibdata1").is_file_there() || !has_log {
-        if let Some(why) = kept_as_archive(datadir) {
-            return refused(format!("{}: {why}: start the server, which recovers it", datadir.display()));
-        }
+    if !datadir.join("ibdata1").is_file_there() || !has_log(datadir) {
         let log = "ib_logfile0 (MariaDB, MySQL before 8.0.30), #innodb_redo (MySQL) or xtrabackup_logfile (a backup of xtrabackup)";
         return refused(format!("{}: not a datadir: ibdata1 or the redo log, {log}, is missing", datadir.display()));
     }

@@ -26,8 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use datadir::files::AskPath;
-use datadir::log_name::{LOG, REDO_DIR};
-use datadir::redo_log::{awaits_clone, copied_log};
+use datadir::redo_log::{awaits_clone, has_log};
 use datadir::remote::{self, Remote};
 use datadir::tablespace::transactions::waiting_for_binlog_in;
 use flow::Job;
@@ -200,8 +199,7 @@ fn refuse_unviewable(base: &Path, options: &RecoverOptions) -> Result<()> {
     if !options.increments.is_empty() {
         return refused("there is no view of a backup with increments yet: restore it (innokit restore)");
     }
-    let has_log = base.join(LOG).is_file_there() || base.join(REDO_DIR).is_folder_there() || copied_log(base).is_some();
-    if !base.join("ibdata1").is_file_there() || !has_log {
+    if !base.join("ibdata1").is_file_there() || !has_log(base) {
         return refused(format!(
             "{name}: not a datadir: ibdata1 or the redo log is missing, and only a datadir can be viewed"
         ));

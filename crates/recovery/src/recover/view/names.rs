@@ -13,8 +13,9 @@ use format::{Lsn, SpaceFormat, SpaceId};
 
 use crate::door;
 use crate::recover::error::{RecoverError, Result, failed};
-use crate::recover::finish::ending::{ClosedFile, Ending};
+use crate::recover::finish::ending::Ending;
 use crate::recover::log::RedoLog;
+use crate::recover::log::new_log::ClosedFile;
 use crate::recover::plan::RecoverPlan;
 use datadir::doublewrite::{each_slot, files_in};
 use datadir::redo_log::unbegun_truncation_logs;
