@@ -60,6 +60,13 @@ pub fn kept_files(datadir: &Path) -> Vec<KeptFile> {
     last_run(found.collect())
 }
 
+/// Whether the file has the header of a ring. A server that is interrupted while it changes `innodb_log_archive` leaves that in its last file,
+/// and recovers it as the ring that it is.
+pub fn is_ring(path: &Path) -> bool {
+    let head = File::open(path).and_then(|file| Ok((read_up_to(&file, 0, START_OFFSET)?, file.metadata()?.len())));
+    head.is_ok_and(|(header, len)| Head::read(&header, len) == Head::Ring)
+}
+
 /// Why a log kept as an archive cannot be read.
 #[derive(Debug)]
 pub enum KeptError {
@@ -170,10 +177,7 @@ impl KeptLog {
             Head::Preview(place) if newest_of(&[place])?.is_some() => {
                 unknown("a redo log that a preview of MariaDB 13.0 kept as an archive, which this build does not read")
             }
-            Head::Ring => unknown(
-                "the server was interrupted while it changed innodb_log_archive: start it once, which finishes that, then stop it",
-            ),
-            Head::Preview(_) | Head::Unknown => {
+            Head::Preview(_) | Head::Ring | Head::Unknown => {
                 Ok(Err(Some(fault(0, "its header is neither a list of checkpoints nor empty".to_owned()))))
             }
             Head::List(places) => {

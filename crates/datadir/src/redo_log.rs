@@ -12,7 +12,7 @@ use format::{Lsn, PageSize, SpaceFormat, SpaceId};
 use redo::older::OlderCheckpoint;
 use redo::{LogState, LogVendor, mariadb, mysql};
 
-use super::kept_log::{KeptError, KeptLog, kept_files};
+use super::kept_log::{KeptError, KeptLog, is_ring, kept_files};
 use super::log_name::{COPIED_LOG, LOG, REDO_DIR, is_kept};
 use super::name::NameHint;
 use crate::backup_notes::BackupNotes;
@@ -450,7 +450,8 @@ pub fn log_files(dir: &Path) -> Vec<PathBuf> {
     // These must be listed: a folder of tables has none.
     let is_datadir = |dir: &Path| files::exists(dir.join("ibdata1"));
     if files.is_empty() && (is_datadir(dir) || !dir.parent().is_some_and(is_datadir)) {
-        files = kept_files(dir).into_iter().map(|file| file.path).collect();
+        let kept: Vec<PathBuf> = kept_files(dir).into_iter().map(|file| file.path).collect();
+        files = kept.last().filter(|last| is_ring(last)).map_or_else(|| kept.clone(), |ring| vec![ring.clone()]);
     }
     // Opening a pipe would block.
     files.retain(|path| files::is_file(path));
@@ -469,9 +470,9 @@ pub fn has_mysql_ring(dir: &Path) -> bool {
     !dir.join(REDO_DIR).is_folder_there() && identify(&first).is_ok_and(|vendor| vendor == LogVendor::MySql)
 }
 
-/// Whether the file is by its name one of a log that MariaDB keeps as an archive.
+/// Whether the file is one of a log that MariaDB keeps as an archive, and not a ring under such a name.
 pub fn is_kept_file(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| is_kept(Path::new(name)))
+    path.file_name().is_some_and(|name| is_kept(Path::new(name))) && !is_ring(path)
 }
 
 /// The vendor of the log that begins in the file.

@@ -22,6 +22,7 @@ use datadir::content::Content;
 use datadir::finding_code::FindingCode;
 use datadir::inventory::Candidate;
 use datadir::kept_log::kept_files;
+use datadir::log_name::is_kept;
 use datadir::name::NameHint;
 use datadir::redo_log::is_kept_file;
 use datadir::severity::Severity;
@@ -130,6 +131,10 @@ fn unless_it_stays(mut finding: Finding, before: &[Finding]) -> Finding {
 fn files_now(known: &[&Candidate]) -> Vec<Candidate> {
     let Some(first) = known.first() else { return Vec::new() };
     let dir = first.path.parent().unwrap_or(Path::new(""));
+    // A ring under the name of an archive.
+    if first.path.file_name().is_some_and(|name| is_kept(Path::new(name))) && !is_kept_file(&first.path) {
+        return vec![(*first).clone()];
+    }
     if is_kept_file(&first.path) {
         let now = kept_files(dir).into_iter();
         return now.map(|file| Candidate { path: file.path, len: file.len, ..(*first).clone() }).collect();

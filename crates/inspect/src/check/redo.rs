@@ -24,14 +24,13 @@ use super::words::about;
 use crate::report::document::{Counts, Finding, Unit};
 use datadir::backup_notes::emptied_at;
 use datadir::file_kind::FileKind;
-use datadir::files::{AskPath, File};
+use datadir::files::File;
 use datadir::finding_code::FindingCode;
 use datadir::inventory::{Candidate, Passed, plain};
 use datadir::keys::NO_KEY;
 use datadir::known_servers::Maker;
-use datadir::log_name::LOG;
 use datadir::reading::read_up_to;
-use datadir::redo_log::is_kept_file;
+use datadir::redo_log::{is_kept_file, log_files};
 use datadir::severity::Severity;
 
 /// Bytes per read.
@@ -107,7 +106,8 @@ impl RedoCheck<'_> {
         if let Some(first) = self.files.first().filter(|file| is_kept_file(&file.path)) {
             let counts = kept_redo::verify(work, &self.files, self.counters)?;
             // Files that are left from before the server kept its log as a ring again say nothing of where it ends.
-            if first.path.with_file_name(LOG).is_there() {
+            let log = log_files(first.path.parent().unwrap_or(Path::new("")));
+            if log.first().is_some_and(|log| !is_kept_file(log)) {
                 work.sound_end = None;
             }
             return Ok(("MariaDB", Unit::MiniTransactions, counts));

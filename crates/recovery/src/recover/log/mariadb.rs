@@ -22,8 +22,9 @@ use super::archived::Archived;
 use super::kept::KeptFiles;
 use crate::door;
 use crate::recover::error::{RecoverError, Result, damaged, failed, locked_out, refused};
-use datadir::log_name::{LOG, is_kept_as_archive};
+use datadir::log_name::{LOG, is_kept};
 use datadir::reading::read_up_to;
+use datadir::redo_log::{is_kept_file, log_files};
 
 /// Bytes of the log's end per read.
 const PIECE: usize = 2 << 20;
@@ -48,12 +49,16 @@ pub(in super::super) struct MariaDbLog {
 impl MariaDbLog {
     /// Opens a datadir's log; `for_writing` if it will be closed.
     pub fn open(datadir: &Path, for_writing: bool, keys: &KeyStore) -> Result<Self> {
-        if is_kept_as_archive(datadir) {
+        let first = log_files(datadir).into_iter().next();
+        if first.as_ref().is_some_and(|first| is_kept_file(first)) {
             return Self::open_kept(datadir);
         }
-        let path = datadir.join(LOG);
+        // A ring may have the name of an archive.
+        let kept = first.filter(|first| first.file_name().is_some_and(|name| is_kept(Path::new(name))));
+        let path = kept.unwrap_or_else(|| datadir.join(LOG));
         // A link is followed only for reading: written in place, it could be any file.
-        let opened = if for_writing { door::change(datadir, LOG) } else { door::open_file(&path) };
+        let name = path.file_name().unwrap_or(LOG.as_ref());
+        let opened = if for_writing { door::change(datadir, name) } else { door::open_file(&path) };
         let file = opened.map_err(failed(&path, "opening the redo log"))?;
         let len = file.metadata().map_err(failed(&path, "reading the redo log"))?.len();
         let header = read_up_to(&file, 0, START_OFFSET).map_err(failed(&path, "reading the redo log"))?;
