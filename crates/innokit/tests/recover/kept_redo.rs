@@ -80,6 +80,9 @@ fn the_pages_become_what_the_ring_makes_of_them() {
     assert!(String::from_utf8_lossy(&again.stdout).contains("nothing to recover"), "it was closed");
 }
 
+/// A file of the log, what breaks it, and the words of the refusal.
+type Case<'c> = (usize, &'c dyn Fn(&mut Vec<u8>), &'c str);
+
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_damaged_one_is_refused_before_anything_is_written() {
@@ -90,7 +93,7 @@ fn a_damaged_one_is_refused_before_anything_is_written() {
     let sound: Vec<Vec<u8>> = log.files.iter().map(|file| fs::read(file).expect("readable")).collect();
     let in_second = |file: &mut Vec<u8>| file[1 << 20] ^= 1;
     let list = |file: &mut Vec<u8>| file[..8].fill(0xff);
-    let cases: [(usize, &dyn Fn(&mut Vec<u8>), &str); 3] = [
+    let cases: [Case<'_>; 3] = [
         (1, &in_second, "the redo log is damaged from LSN"),
         (0, &list, "its header is neither"),
         (0, &Vec::clear, "names no checkpoint"),
