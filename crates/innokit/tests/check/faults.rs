@@ -13,9 +13,9 @@ use crate::common::repository;
 /// What the script says if it may not trace.
 const SKIPPED: i32 = 77;
 /// Of some 15,000. `INNOKIT_FAULTS=SEED` draws others.
-const CASES: &str = "30";
+const CASES: &str = "15";
 /// Of some 1,900.
-const AROUND: &str = "20";
+const AROUND: &str = "10";
 
 /// Where `scripts/install-strace.sh` unpacks it.
 fn fetched() -> PathBuf {

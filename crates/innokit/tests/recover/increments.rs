@@ -19,6 +19,11 @@ use crate::hostile_links::no_name_that_a_preparation_writes_to_may_be_a_link;
 /// Page size of the servers, bytes.
 const PAGE: u64 = 16384;
 
+/// Whether what is left to chance is tried often (`make soak`).
+fn is_soak() -> bool {
+    std::env::var_os("INNOKIT_SOAK").is_some()
+}
+
 fn command(server: &Server, full: &str, increments: &[&str], to: Option<&str>) -> Command {
     let mut command = innokit();
     command.arg("recover").arg(server.of(full));
@@ -155,7 +160,8 @@ fn comes_to_the_same_in_place(server: &Server) {
     assert_same(server, "steps", "ours", "step by step");
     assert!(is_done(server, "steps", &["inc1", "inc2"], None).contains("nothing to recover"));
     let mut halfway = 0;
-    for wait_ms in (2..80).step_by(3).chain([120, 160, 200, 300]) {
+    let every = if is_soak() { 3 } else { 13 };
+    for wait_ms in (2..80).step_by(every).chain([120, 200]) {
         let mut command = command(server, "killed", &["inc1", "inc2"], None);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("innokit runs");
         std::thread::sleep(Duration::from_millis(wait_ms));
@@ -208,7 +214,7 @@ fn ends_what_was_half_done(server: &Server) {
         random ^= random << 17;
         random
     };
-    for run in 0..5 {
+    for run in 0..if is_soak() { 5 } else { 2 } {
         let half = format!("half{run}");
         server.copy("before", &half);
         let begun = format!("{} {} {}\n", lsn("from_lsn"), lsn("to_lsn"), lsn("last_lsn"));
