@@ -7,9 +7,13 @@
 //! A byte sequence that is not a character of its charset becomes U+FFFD, where the servers print a question mark. UTF-8 is copied
 //! unchanged, even if a client stored bytes that are not valid UTF-8.
 
+mod file_name;
+mod reversible;
 mod tables;
 mod width;
 
+pub use file_name::decoded;
+pub use reversible::Reversible;
 pub use width::character_bytes;
 
 use encoding_rs::Encoding;
@@ -35,6 +39,8 @@ pub enum Charset {
     Utf16Le,
     /// Four bytes per character.
     Utf32,
+    /// ASCII, other characters as the servers name files: `@` and hexadecimal digits. Only MariaDB lets a table use it.
+    FileName,
     /// A charset with several bytes per character.
     Multi(Multi),
 }
@@ -68,6 +74,7 @@ impl Charset {
                 248..=250 => Self::Multi(Multi::Gb18030),
                 _ => Self::Utf8,
             },
+            (1, 5) => Self::FileName,
             (1, _) => Self::Multi(match collation {
                 1 | 84 | 1025 | 1108 => Multi::Big5,
                 95 | 96 | 1119 | 1120 => Multi::Cp932,
@@ -135,6 +142,7 @@ impl Charset {
                     push(None, out);
                 }
             }
+            Self::FileName => out.extend_from_slice(decoded(&String::from_utf8_lossy(bytes)).as_bytes()),
             Self::Multi(multi) => multi.to_utf8(bytes, out),
         }
     }
@@ -156,6 +164,14 @@ fn single(mut bytes: &[u8], out: &mut Vec<u8>, upper: impl Fn(u8) -> Option<u16>
         others.iter().for_each(|byte| push(upper(*byte).and_then(|code| char::from_u32(code.into())), out));
         bytes = rest;
     }
+}
+
+/// The characters of a charset of single bytes, by byte. Empty for any other.
+fn single_characters(charset: Charset) -> Vec<char> {
+    let Charset::Single(upper) = charset else { return Vec::new() };
+    let ascii = (0..0x80_u8).map(char::from);
+    let others = upper.iter().map(|code| char::from_u32((*code).into()).unwrap_or(NO_CHARACTER));
+    ascii.chain(others).collect()
 }
 
 const fn swe7(byte: u8) -> Option<char> {

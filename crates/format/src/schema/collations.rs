@@ -123,3 +123,39 @@ fn uca1400(number: u16) -> Option<String> {
     let between = if language.is_empty() { "" } else { "_" };
     Some(format!("{charset}_uca1400{between}{language}_{strength}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::charset::{Charset, character_bytes};
+
+    /// The lists of numbers by charset and by length of its characters are made by hand.
+    #[test]
+    fn all_collations_of_a_charset_have_its_characters() {
+        let numbers =
+            NAMES.lines().filter_map(|line| line.split(' ').next()?.parse().ok()).chain(UCA1400..UCA1400 + 1280);
+        let mut charsets: BTreeMap<String, (Charset, (u8, u8), String)> = BTreeMap::new();
+        for number in numbers {
+            let Some(collation) = Collation::of(number, Family::MariaDb) else { continue };
+            let (charset, bytes) = (Charset::of(number), character_bytes(number));
+            let known = charsets
+                .entry(collation.charset().to_owned())
+                .or_insert_with(|| (charset, bytes, collation.name.clone()));
+            assert_eq!((known.0, known.1), (charset, bytes), "{} and {}", known.2, collation.name);
+        }
+        let lengths = [
+            ("big5", (1, 2)),
+            ("eucjpms", (1, 3)),
+            ("filename", (1, 5)),
+            ("utf16", (2, 4)),
+            ("utf8mb3", (1, 3)),
+            ("utf8mb4", (1, 4)),
+        ];
+        for (charset, bytes) in lengths {
+            assert_eq!(charsets[charset].1, bytes, "{charset}");
+        }
+        assert_eq!(charsets.len(), 42);
+    }
+}

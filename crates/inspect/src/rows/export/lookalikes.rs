@@ -1,5 +1,7 @@
-//! Values that a text format writes like another value of their column: the reader cannot tell them apart, so they are counted.
+//! Values that a text format writes like another value of their column, or with characters that their charset does not have: the reader cannot
+//! tell what was stored, so they are counted.
 
+use format::charset::{Charset, Reversible};
 use format::value::{ValueKind, ValueType, json};
 
 use super::format::Change;
@@ -8,12 +10,14 @@ use crate::rows::batch::{Cell, Row};
 use crate::rows::plan::RowPlan;
 
 /// Why a value looks like another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 enum Look {
     /// The number of the member `''`, which an ENUM's 0 and an empty SET look like.
     Empty(usize),
     /// JSON's null beside SQL's.
     Null,
+    /// Text of which the servers make other bytes.
+    Other(Reversible),
 }
 
 impl Look {
@@ -22,23 +26,30 @@ impl Look {
             // Statements name such members by their numbers, and quote a document.
             (TextFormat::Sql, _) => None,
             (TextFormat::JsonLines, ValueKind::Json) => Some(Self::Null),
+            (_, ValueKind::Text | ValueKind::Char { .. }) if value.charset != Charset::Utf8 => {
+                Some(Self::Other(Reversible::new(value.charset)))
+            }
             _ => value.empty_member().map(Self::Empty),
         }
     }
 
-    fn is_of(self, value: &ValueType, stored: &[u8]) -> bool {
+    fn is_of(&self, value: &ValueType, stored: &[u8]) -> bool {
         match self {
-            Self::Empty(member) => value.number_of_empty(member, stored).is_some(),
+            Self::Empty(member) => value.number_of_empty(*member, stored).is_some(),
             Self::Null => json::is_null(stored),
+            Self::Other(reversible) => !reversible.is(stored),
         }
     }
 
-    const fn what(self) -> &'static str {
+    const fn what(&self) -> &'static str {
         match self {
             Self::Empty(_) => {
                 "values (an ENUM's number 0, a SET that begins with the member '') look like others of the column"
             }
             Self::Null => "JSON nulls look like NULL",
+            Self::Other(_) => {
+                "values have codes that a server would not make of this text again (--format sql has their bytes)"
+            }
         }
     }
 }

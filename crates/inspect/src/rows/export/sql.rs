@@ -1,5 +1,6 @@
 //! INSERT statements of many rows each, for either server's client.
 
+use format::charset::Reversible;
 use format::schema::quoted::quoted_name;
 use format::show_create::comment;
 use format::value::{Value, ValueError, ValueKind, ValueType, float};
@@ -19,11 +20,13 @@ pub(crate) struct Literal {
     value: ValueType,
     /// See [`ValueType::empty_member`].
     empty_member: Option<usize>,
+    /// Which text of its charset a statement may have.
+    reversible: Reversible,
 }
 
 impl Literal {
     pub(crate) fn new(value: &ValueType) -> Self {
-        Self { value: value.clone(), empty_member: value.empty_member() }
+        Self { value: value.clone(), empty_member: value.empty_member(), reversible: Reversible::new(value.charset) }
     }
 
     /// Writes a value; `None` is NULL.
@@ -103,7 +106,7 @@ fn quote(text: &[u8], out: &mut Vec<u8>) {
 }
 
 fn write_literal(
-    Literal { value, empty_member }: &Literal,
+    Literal { value, empty_member, reversible }: &Literal,
     stored: &[u8],
     text: &mut Vec<u8>,
     out: &mut Vec<u8>,
@@ -125,6 +128,11 @@ fn write_literal(
         _ if value.is_number() => value.write_text(stored, out)?,
         _ if value.is_binary() && stored.is_empty() => out.extend_from_slice(b"''"),
         _ if value.is_binary() => {
+            out.extend_from_slice(b"0x");
+            write_hex(stored, out);
+        }
+        // A server copies the bytes of such a literal, and would make question marks of characters that its charset does not have.
+        ValueKind::Text | ValueKind::Char { .. } if !reversible.is(stored) => {
             out.extend_from_slice(b"0x");
             write_hex(stored, out);
         }
