@@ -74,7 +74,9 @@ impl ValueType {
 
     fn write_set(&self, bits: u64, out: &mut Vec<u8>) {
         let start = out.len();
-        for (_, name) in self.members().iter().enumerate().filter(|(number, _)| bits >> number & 1 == 1) {
+        for (_, name) in
+            self.members().iter().enumerate().filter(|(number, _)| bits.unbounded_shr(*number as u32) & 1 == 1)
+        {
             // The servers too write no comma after a first member that is empty.
             if out.len() > start {
                 out.push(b',');
