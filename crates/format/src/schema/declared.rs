@@ -17,6 +17,8 @@ pub struct Declared {
     pub options: Vec<String>,
     /// Options after the comment.
     pub late_options: Vec<String>,
+    /// MariaDB: engine options of each column, in their order, as SQL. Empty if no column has any.
+    pub column_options: Vec<String>,
     /// The table's comment.
     pub comment: String,
     /// MariaDB: `WITH SYSTEM VERSIONING`.

@@ -197,11 +197,12 @@ fn index_parts(keys: Vec<Key>, columns: &[ColumnDef]) -> Vec<IndexParts> {
     fields::clustered_first(indexes, columns)
 }
 
-/// The hidden column with the hash of key number `number`, from 1.
+/// The hidden column with the hash of key number `number`, from 1. The server numbers them, but leaves out names that the user took.
 fn hash_part(columns: &[ColumnDef], number: usize) -> Vec<FieldPart> {
-    let name = format!("DB_ROW_HASH_{number}");
-    let column = columns.iter().position(|column| column.name == name);
-    column.map(|column| FieldPart { column, prefix: None, descending: false }).into_iter().collect()
+    let is_hash =
+        |column: &ColumnDef| column.visibility == Visibility::Hidden && column.name.starts_with("DB_ROW_HASH_");
+    let mut hashes = columns.iter().enumerate().filter(|(_, column)| is_hash(column)).map(|(at, _)| at);
+    hashes.nth(number - 1).map(|column| FieldPart { column, prefix: None, descending: false }).into_iter().collect()
 }
 
 fn part_of(part: &KeyPart, columns: &[ColumnDef], spatial: bool) -> FieldPart {

@@ -8,7 +8,7 @@ use crate::schema::quoted::quoted_name;
 use crate::schema::quoted::{quoted, quoted_bytes};
 use crate::schema::{ColumnDef, ColumnDefault, GeometryKind, SqlType, TableDef, Versioned, Visibility};
 
-/// MariaDB prints INVISIBLE after the default from this version on.
+/// MariaDB prints INVISIBLE after all but the comment and the CHECK from this version on, before that after NOT NULL.
 const MARIADB_LATE_INVISIBLE: u32 = 110_000;
 
 /// The column as a line of CREATE TABLE.
@@ -84,18 +84,20 @@ fn mariadb(table: &TableDef, column: &ColumnDef, sql: &mut String) {
             other => default((Family::MariaDb, table.server_version), column, other, sql),
         }
     }
-    if column.on_update_now {
-        sql.push_str(&format!(" ON UPDATE current_timestamp({})", fraction_digits(column)));
-    }
-    if invisible && late {
-        sql.push_str(" INVISIBLE");
-    }
     if column.versioned == Versioned::Without {
         sql.push_str(" WITHOUT SYSTEM VERSIONING");
+    }
+    if column.on_update_now {
+        sql.push_str(&format!(" ON UPDATE current_timestamp({})", fraction_digits(column)));
     }
     if column.auto_increment {
         sql.push_str(" AUTO_INCREMENT");
     }
+    if invisible && late {
+        sql.push_str(" INVISIBLE");
+    }
+    let options = table.declared.column_options.get((column.ordinal as usize).wrapping_sub(1));
+    options.filter(|options| !options.is_empty()).into_iter().for_each(|options| sql.extend([" ", options]));
     comment(column, sql);
     if let Some(check) = &column.check {
         sql.push_str(&format!(" CHECK ({check})"));
@@ -106,13 +108,16 @@ fn is_now(text: &str) -> bool {
     text.starts_with("CURRENT_TIMESTAMP")
 }
 
-/// Literals, columns and function calls need no parentheses.
+/// Literals, columns, variables and function calls need no parentheses, but what casts has them.
 fn stands_alone(text: &str) -> bool {
     let inner = text.strip_prefix('`').and_then(|rest| rest.strip_suffix('`'));
-    if inner.is_some_and(|name| !name.replace("``", "").contains('`')) {
+    if inner.is_some_and(|name| !name.replace("``", "").contains('`')) || text.starts_with('@') {
         return true;
     }
-    let literal = text.ends_with('\'') && text.matches('\'').count() == 2 || text.parse::<f64>().is_ok();
+    // `_latin1'a'`, `x'00'`
+    let prefix = text.find('\'').map_or("", |at| text.get(..at).unwrap_or_default());
+    let is_prefix = prefix.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let literal = is_prefix && text.ends_with('\'') && text.matches('\'').count() == 2 || text.parse::<f64>().is_ok();
     let name = text.find('(').unwrap_or(0);
     let is_name = name > 0 && text.bytes().take(name).all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     let mut depth = 0_i32;
@@ -120,7 +125,8 @@ fn stands_alone(text: &str) -> bool {
         depth += i32::from(byte == b'(') - i32::from(byte == b')');
         (byte == b')' && depth == 0).then_some(at)
     });
-    literal || is_name && closes == Some(text.len() - 1)
+    let is_cast = text.starts_with("cast(") || text.starts_with("column_get(");
+    literal || is_name && !is_cast && closes == Some(text.len() - 1)
 }
 
 fn generated(column: &ColumnDef, sql: &mut String) {

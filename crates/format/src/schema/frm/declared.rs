@@ -1,11 +1,12 @@
 //! Keys and options from a `.frm` file.
 
 use super::error::FrmError;
-use super::key::{ALGORITHM_HASH, ALGORITHM_VECTOR, KEY_FULLTEXT, KEY_SPATIAL, KEY_UNIQUE, Key};
+use super::key::{ALGORITHM_ASKED_HASH, ALGORITHM_HASH, ALGORITHM_VECTOR, KEY_FULLTEXT, KEY_SPATIAL, KEY_UNIQUE, Key};
 use super::reader::Reader;
 use super::typed::{OptionLists, Typed};
 use crate::bytes::le;
 use crate::calendar::day_of;
+use crate::charset::{Charset, Reversible};
 use crate::kind::Family;
 use crate::schema::collations::Collation;
 use crate::schema::declared::{Declared, KeyDef, KeyKind, KeyPart};
@@ -64,7 +65,7 @@ pub(super) fn declared(source: &Source<'_, '_>, keys: &[Key]) -> Result<Declared
     let each = keys.iter().enumerate();
     let keys = each.map(|(number, key)| {
         let flags = typed.key_flags.get(number).copied().unwrap_or(0);
-        let own = lists.of_key(columns.len(), number);
+        let own = lists.of_key(columns.len(), number, key.algorithm == ALGORITHM_VECTOR);
         let without_overlaps = typed.without_overlaps(number);
         KeyDef { without_overlaps, ..key_def(key, columns, flags, block_size, own) }
     });
@@ -82,6 +83,7 @@ pub(super) fn declared(source: &Source<'_, '_>, keys: &[Key]) -> Result<Declared
         tablespace: None,
         options: options(frm, &lists)?,
         late_options: Vec::new(),
+        column_options: lists.of_columns(columns.len()),
         comment: comment(frm, source.form_at, &extra)?,
         is_versioned: typed.system_time.is_some(),
         has_implicit_versioning: typed.system_time.is_some_and(|(start, _)| implicit(start)),
@@ -107,7 +109,7 @@ fn is_sequence(columns: &[ColumnDef]) -> bool {
     columns.len() == NAMES.len() && columns.iter().zip(NAMES).all(|(column, name)| column.name == name)
 }
 
-fn key_def(key: &Key, columns: &[ColumnDef], flags: u8, block_size: u16, own: &[String]) -> KeyDef {
+fn key_def(key: &Key, columns: &[ColumnDef], flags: u8, block_size: u16, own: Option<String>) -> KeyDef {
     let kind = if key.name == "PRIMARY" {
         KeyKind::Primary
     } else if key.flags & KEY_FULLTEXT != 0 {
@@ -121,17 +123,16 @@ fn key_def(key: &Key, columns: &[ColumnDef], flags: u8, block_size: u16, own: &[
     } else {
         KeyKind::Plain
     };
-    let whole =
-        matches!(kind, KeyKind::FullText | KeyKind::Spatial | KeyKind::Vector) || key.algorithm == ALGORITHM_HASH;
+    let whole = matches!(kind, KeyKind::FullText | KeyKind::Spatial | KeyKind::Vector);
     let parts = key.parts.iter().map(|part| {
         let column = columns.get(part.column);
-        let prefix = column.filter(|_| !whole).and_then(|column| prefix_characters(column, part.len));
+        let prefix = column.filter(|_| !whole && part.len > 0).and_then(|column| prefix_characters(column, part.len));
         KeyPart { column: part.column, prefix, descending: part.descending }
     });
     let mut options = String::new();
     match key.algorithm {
         ALGORITHM_BTREE if !whole => options.push_str(" USING BTREE"),
-        ALGORITHM_HASH => options.push_str(" USING HASH"),
+        ALGORITHM_HASH | ALGORITHM_ASKED_HASH => options.push_str(" USING HASH"),
         _ => {}
     }
     if key.flags & KEY_BLOCK_SIZE != 0 && key.block_size != block_size {
@@ -143,7 +144,7 @@ fn key_def(key: &Key, columns: &[ColumnDef], flags: u8, block_size: u16, own: &[
     if flags & FLAG_IGNORED != 0 {
         options.push_str(" IGNORED");
     }
-    own.iter().for_each(|option| options.extend([" ", option]));
+    own.iter().for_each(|own| options.extend([" ", own]));
     // A hidden column holds the hash of the key's parts: the user did not declare it.
     let visible =
         |part: &KeyPart| columns.get(part.column).is_none_or(|column| column.visibility != Visibility::Hidden);
@@ -190,7 +191,7 @@ fn options(frm: &Reader<'_>, lists: &OptionLists) -> Result<Vec<String>, FrmErro
         0 => {}
         size => out.push(format!("KEY_BLOCK_SIZE={size}")),
     }
-    out.extend(lists.of_table().iter().cloned());
+    out.extend(lists.of_table());
     Ok(out)
 }
 
@@ -264,7 +265,7 @@ fn moment(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }
 
-/// In a list of values, text is written as `_latin1 0x61`; the server prints `'a'`.
+/// In a list of values, text is written as `_latin1 0x61`; the server prints `'a'`, and leaves what is no text as it is.
 fn with_text(clause: &str) -> String {
     let mut out = String::with_capacity(clause.len());
     let mut rest = clause;
@@ -275,7 +276,7 @@ fn with_text(clause: &str) -> String {
         let charset = before.rfind('_').and_then(|start| Some((start, before.get(start + 1..)?)));
         let charset = charset.and_then(|(start, name)| Some((start, Collation::default_of(name)?)));
         match (charset, bytes_of(after.get(..digits).unwrap_or(""))) {
-            (Some((start, collation)), Some(bytes)) => {
+            (Some((start, collation)), Some(bytes)) if is_text(collation, &bytes) => {
                 out.push_str(before.get(..start).unwrap_or(""));
                 out.push_str(&quoted_bytes(collation, &bytes));
             }
@@ -289,6 +290,14 @@ fn with_text(clause: &str) -> String {
     }
     out.push_str(rest);
     out
+}
+
+fn is_text(collation: u16, bytes: &[u8]) -> bool {
+    let charset = match Charset::of(collation) {
+        Charset::Binary => Charset::Utf8,
+        other => other,
+    };
+    Reversible::new(charset).is(bytes)
 }
 
 fn bytes_of(digits: &str) -> Option<Vec<u8>> {

@@ -314,8 +314,9 @@ impl Raw {
             return ColumnDefault::Expression("CURRENT_TIMESTAMP".to_owned());
         }
         match (self.pack & PACK_NO_DEFAULT != 0, is_null) {
-            (_, true) => ColumnDefault::Null,
-            (true, false) => ColumnDefault::None,
+            // In the row of defaults every nullable column is NULL, with or without a default.
+            (true, _) => ColumnDefault::None,
+            (false, true) => ColumnDefault::Null,
             (false, false) if column.default_image.is_empty() => ColumnDefault::None,
             (false, false) => ColumnDefault::Image,
         }

@@ -5,6 +5,8 @@ pub(super) const KEY_FULLTEXT: u16 = 0x80;
 pub(super) const KEY_SPATIAL: u16 = 0x400;
 pub(super) const KEY_COMMENT: u16 = 0x1000;
 pub(super) const PART_DESCENDING: u8 = 0x80;
+/// `USING HASH`, which InnoDB does not do: the key is a tree, and the server shows what was asked for.
+pub(super) const ALGORITHM_ASKED_HASH: u8 = 3;
 /// MariaDB: unique through a hash in a hidden column.
 pub(super) const ALGORITHM_HASH: u8 = 5;
 /// MariaDB: a vector index, which is a table of its own.

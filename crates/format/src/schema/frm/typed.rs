@@ -119,13 +119,46 @@ impl OptionLists {
         Self(lists)
     }
 
-    pub fn of_table(&self) -> &[String] {
-        self.0.first().map_or(&[], Vec::as_slice)
+    /// The options of the table, as one text.
+    pub fn of_table(&self) -> Option<String> {
+        self.0.first().and_then(|options| as_sql(options, is_known))
     }
 
-    pub fn of_key(&self, columns: usize, key: usize) -> &[String] {
-        self.0.get(1 + columns + key).map_or(&[], Vec::as_slice)
+    /// The options of each column, of which InnoDB knows none. Empty if there are none.
+    pub fn of_columns(&self, columns: usize) -> Vec<String> {
+        let of_columns: Vec<String> =
+            self.0.iter().skip(1).take(columns).map(|options| as_sql(options, |_| false).unwrap_or_default()).collect();
+        if of_columns.iter().all(String::is_empty) { Vec::new() } else { of_columns }
     }
+
+    /// The options of a key. Only a vector index has any that the server knows.
+    pub fn of_key(&self, columns: usize, key: usize, is_vector: bool) -> Option<String> {
+        self.0.get(1 + columns + key).and_then(|options| as_sql(options, |_| is_vector))
+    }
+}
+
+/// Whether InnoDB has a table option of this name.
+fn is_known(option: &str) -> bool {
+    const KNOWN: [&str; 5] =
+        ["PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL", "ATOMIC_WRITES", "ENCRYPTED", "ENCRYPTION_KEY_ID"];
+    let name = option.split('=').next().unwrap_or_default().trim_matches('`');
+    KNOWN.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
+
+/// Options in their order. Those that the server does not know it refuses, unless `sql_mode` says otherwise: in its own statement they are in
+/// comments. What would end one has a backslash there.
+fn as_sql(options: &[String], is_known: impl Fn(&str) -> bool) -> Option<String> {
+    let mut words = Vec::new();
+    let mut is_in_comment = false;
+    for option in options {
+        if is_known(option) == is_in_comment {
+            words.push(if is_in_comment { "*/".to_owned() } else { "/*".to_owned() });
+            is_in_comment = !is_in_comment;
+        }
+        words.push(if is_in_comment { option.replace("*/", "*\\/") } else { option.clone() });
+    }
+    words.extend(is_in_comment.then(|| "*/".to_owned()));
+    (!words.is_empty()).then(|| words.join(" "))
 }
 
 /// A length of one byte, or of two after a zero.

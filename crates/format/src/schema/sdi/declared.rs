@@ -24,6 +24,7 @@ pub(super) fn declared(table: &Table, columns: &[ColumnDef], kept: &[usize]) -> 
         tablespace: tablespace(table),
         options,
         late_options,
+        column_options: Vec::new(),
         comment: table.comment.clone(),
         is_hidden: table.hidden > 1,
         partitioning: partitions::sql(table),
