@@ -8,7 +8,8 @@ use crate::schema::quoted::quoted_name;
 use crate::schema::quoted::{quoted, quoted_bytes};
 use crate::schema::{ColumnDef, ColumnDefault, GeometryKind, SqlType, TableDef, Versioned, Visibility};
 
-/// MariaDB prints INVISIBLE after all but the comment and the CHECK from this version on, before that after NOT NULL.
+/// MariaDB prints INVISIBLE after all but the comment and the CHECK from this version on, before that after NOT NULL. Engine options have
+/// changed places with the comment.
 const MARIADB_LATE_INVISIBLE: u32 = 110_000;
 
 /// The column as a line of CREATE TABLE.
@@ -96,12 +97,21 @@ fn mariadb(table: &TableDef, column: &ColumnDef, sql: &mut String) {
     if invisible && late {
         sql.push_str(" INVISIBLE");
     }
-    let options = table.declared.column_options.get((column.ordinal as usize).wrapping_sub(1));
-    options.filter(|options| !options.is_empty()).into_iter().for_each(|options| sql.extend([" ", options]));
+    if late {
+        engine_options(table, column, sql);
+    }
     comment(column, sql);
+    if !late {
+        engine_options(table, column, sql);
+    }
     if let Some(check) = &column.check {
         sql.push_str(&format!(" CHECK ({check})"));
     }
+}
+
+fn engine_options(table: &TableDef, column: &ColumnDef, sql: &mut String) {
+    let options = table.declared.column_options.get((column.ordinal as usize).wrapping_sub(1));
+    options.filter(|options| !options.is_empty()).into_iter().for_each(|options| sql.extend([" ", options]));
 }
 
 fn is_now(text: &str) -> bool {
