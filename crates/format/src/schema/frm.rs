@@ -20,7 +20,7 @@ use self::key::{
 };
 use self::reader::{OPTION_PACK_RECORD, Reader};
 use super::fields::{self, FieldPart, IndexParts};
-use super::{ColumnDef, SqlType, TableDef, Visibility};
+use super::{ColumnDef, SqlType, TableDef, Versioned, Visibility};
 use crate::kind::Family;
 use crate::record::{Instant, RecordStyle};
 
@@ -101,7 +101,8 @@ const fn swaps_every_uuid(version: u32) -> bool {
     )
 }
 
-/// Adds the hidden column FTS_DOC_ID and its index, each unless the user created it.
+/// Adds the hidden column FTS_DOC_ID and its index, each unless the user created it. With system versioning a document has several versions,
+/// and the index has the end of each row behind its number.
 pub(super) fn add_doc_id(columns: &mut Vec<ColumnDef>, parts: &mut Vec<IndexParts>) {
     let existing = columns.iter().position(|column| column.name == DOC_ID);
     let column = existing.unwrap_or(columns.len());
@@ -114,13 +115,15 @@ pub(super) fn add_doc_id(columns: &mut Vec<ColumnDef>, parts: &mut Vec<IndexPart
         });
     }
     if !parts.iter().any(|index| index.name == DOC_ID_INDEX) {
+        let end = columns.iter().position(|column| column.versioned == Versioned::RowEnd);
+        let fields = [Some(column), end].into_iter().flatten();
         parts.push(IndexParts {
             name: DOC_ID_INDEX.to_owned(),
             unique: true,
             spatial: false,
             is_multi_valued: false,
             root: None,
-            parts: vec![FieldPart { column, prefix: None, descending: false }],
+            parts: fields.map(|column| FieldPart { column, prefix: None, descending: false }).collect(),
         });
     }
 }
