@@ -296,7 +296,7 @@ def fill(files, data, run):
 
 def plain(text):
     """Output without times, rates and the path of the target."""
-    text = re.sub(r"(?m)^(time|read) .*$", "#", text)
+    text = re.sub(r"(?m)^(time|read|memory) .*$", "#", text)
     text = re.sub(r"\d[\d,.]* ?(ns|µs|us|ms|s|rows/s|[KMGT]?i?B/s)\b", "#", text)
     return re.sub(r"\d\d\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*", "#", text)
 

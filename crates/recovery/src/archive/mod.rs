@@ -150,7 +150,8 @@ pub fn archive_beside(
         marks.note(at, &mut || watched(&mut server, &mut watch, at))?;
         // The server may have written more than it has flushed. A definition that this look found is certain from `seen` on only: an archive that
         // ended before it could not be restored to its own end.
-        target = target.or(flushed.max(has_found.then_some(seen))).or(follower.seen());
+        let durable = flushed.map(|flushed| if has_found { flushed.max(seen) } else { flushed });
+        target = target.or(durable).or(follower.seen());
         let is_done = match options.until {
             ArchiveUntil::Stopped => false,
             ArchiveUntil::Once => look != Look::More,
