@@ -51,6 +51,10 @@ pub fn last_run(mut found: Vec<KeptFile>) -> Vec<KeptFile> {
 
 /// The files of such a log in a datadir; empty if it has none.
 pub fn kept_files(datadir: &Path) -> Vec<KeptFile> {
+    // Of a bucket only a datadir is listed: a listing of all that lies beside one object costs requests, and its empty prefixes count as folders.
+    if files::is_remote(datadir) && !files::exists(datadir.join("ibdata1")) {
+        return Vec::new();
+    }
     let entries = files::read_dir(datadir).into_iter().flatten();
     let named = entries.filter(|entry| entry.file_name().to_str().is_some_and(|name| first_lsn(name).is_some()));
     let found = named.filter_map(|entry| {
