@@ -1,6 +1,7 @@
 //! Which text a server stores again as the same bytes if a statement has it in UTF-8. The rest is written as bytes.
 //!
-//! Facts: every code of one and two bytes, and every ASCII character after another, converted to utf8mb4 and back by MySQL 9.7 and, but for `gb18030`, by MariaDB 11.8.
+//! Facts: every code of one and two bytes, and every ASCII character after another, converted to utf8mb4 and back by MySQL 9.7 and, but for
+//! `gb18030`, by MariaDB 11.8.
 
 use super::{Charset, Multi, NO_CHARACTER, code, single_characters};
 
@@ -37,18 +38,21 @@ impl Reversible {
             Charset::FileName => bytes.iter().all(u8::is_ascii_alphanumeric),
             Charset::Swe7 => bytes.iter().all(|byte| *byte < 0x7F),
             Charset::Single(_) => bytes.iter().all(|byte| byte.is_ascii() || self.upper >> (byte & 0x7F) & 1 == 1),
-            Charset::Multi(multi) => multi.comes_back(bytes),
-            Charset::Ucs2 | Charset::Utf16 | Charset::Utf16Le | Charset::Utf32 => {
-                let mut text = Vec::new();
-                self.charset.to_utf8(bytes, &mut text);
-                !String::from_utf8_lossy(&text).contains(NO_CHARACTER)
-            }
+            // A range may have codes whose second byte the charset does not have.
+            Charset::Multi(multi) => multi.has_reversible_codes(bytes) && self.has_only_characters(bytes),
+            Charset::Ucs2 | Charset::Utf16 | Charset::Utf16Le | Charset::Utf32 => self.has_only_characters(bytes),
         }
+    }
+
+    fn has_only_characters(&self, bytes: &[u8]) -> bool {
+        let mut text = Vec::new();
+        self.charset.to_utf8(bytes, &mut text);
+        !String::from_utf8_lossy(&text).contains(NO_CHARACTER)
     }
 }
 
 impl Multi {
-    fn comes_back(self, mut bytes: &[u8]) -> bool {
+    fn has_reversible_codes(self, mut bytes: &[u8]) -> bool {
         let ranges = self.reversible();
         while let Some(first) = bytes.first() {
             if first.is_ascii() {
@@ -62,12 +66,7 @@ impl Multi {
             let Some((character, rest)) = bytes.split_at_checked(self.length(bytes)) else { return false };
             let code = code(character);
             let at = ranges.partition_point(|(_, last)| *last < code);
-            // A code within a range whose second byte the charset does not have.
-            let mut text = Vec::new();
-            self.character(character, &mut text);
-            if ranges.get(at).is_none_or(|(from, _)| code < *from)
-                || String::from_utf8_lossy(&text).contains(NO_CHARACTER)
-            {
+            if ranges.get(at).is_none_or(|(from, _)| code < *from) {
                 return false;
             }
             bytes = rest;
