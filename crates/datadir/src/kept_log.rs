@@ -271,6 +271,20 @@ impl KeptLog {
         self.files.iter().map(range).enumerate().filter(|(_, range)| !range.is_empty()).collect()
     }
 
+    /// The files that begin behind `end`, where the log's mini-transactions ended, and are in use all the same: a server makes a file before it
+    /// is needed, and leaves it empty until then.
+    ///
+    /// # Errors
+    /// A file cannot be read: its index.
+    pub fn used_behind(&self, end: Lsn) -> Result<Vec<usize>, (usize, io::Error)> {
+        let mut used = Vec::new();
+        for (place, file) in self.files.iter().enumerate().filter(|(_, file)| file.first > end) {
+            let first = self.read(file.first, 1).map_err(|error| (place, error))?;
+            used.extend(first.first().filter(|byte| **byte > 1).map(|_| place));
+        }
+        Ok(used)
+    }
+
     /// `len` bytes of the log from `lsn` on; fewer where the files end.
     ///
     /// # Errors

@@ -209,10 +209,10 @@ fn named_by(records: &[u8]) -> Named {
     named
 }
 
-/// The first [`START_OFFSET`] bytes of a file with one checkpoint, whose records are its first bytes.
+/// The first [`START_OFFSET`] bytes of a file with one checkpoint, whose records are at `place` in the file.
 #[must_use]
-pub fn header() -> Vec<u8> {
-    let mut header = (START_OFFSET as u64).to_be_bytes().to_vec();
+pub fn header(place: u64) -> Vec<u8> {
+    let mut header = place.to_be_bytes().to_vec();
     header.resize(START_OFFSET, 0);
     header
 }

@@ -85,7 +85,7 @@ fn headers_are_told_apart() {
         Head::read(&file, FILE_SIZE)
     };
     assert_eq!(read(&[]), Head::Blank);
-    assert_eq!(read(&header()), Head::List(vec![START]));
+    assert_eq!(read(&header(START)), Head::List(vec![START]));
     assert_eq!(read(&1_u64.to_be_bytes()), Head::Encrypted);
     // `innodb/t/log_archive.test` of a preview writes offsets of four bytes.
     assert_eq!(read(&4_194_303_u32.to_be_bytes()), Head::Preview(4_194_303));

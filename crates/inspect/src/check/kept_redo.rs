@@ -108,15 +108,13 @@ fn leave_out(work: &mut Work, files: &[&Candidate], first: &KeptFile) {
     }
 }
 
-/// A file that begins after the log's end must be empty: the server makes it before it is needed.
+/// Finds fault with files that begin behind the log's end and are in use.
 fn went_on(work: &mut Work, log: &KeptLog, end: Lsn, place: impl Fn(usize) -> usize) -> Result<(), (usize, io::Error)> {
-    for (number, file) in log.files().iter().enumerate().filter(|(_, file)| file.first > end) {
-        let first = log.read(file.first, 1).map_err(|error| (number, error))?;
-        if first.first().is_some_and(|byte| *byte > 1) {
-            let why = format!("the redo log ends at LSN {end}, before this file begins, and it goes on here");
-            let finding = about(&file.path, FindingCode::REDO_FILES, Severity::Damage, why);
-            work.found(place(number), 0, Finding { lsn: Some(file.first.0), ..finding });
-        }
+    for number in log.used_behind(end)? {
+        let Some(file) = log.files().get(number) else { continue };
+        let why = format!("the redo log ends at LSN {end}, before this file begins, and it goes on here");
+        let finding = about(&file.path, FindingCode::REDO_FILES, Severity::Damage, why);
+        work.found(place(number), 0, Finding { lsn: Some(file.first.0), ..finding });
     }
     Ok(())
 }

@@ -65,7 +65,7 @@ impl Writer {
         self.append(&file_checkpoint(lsn));
     }
 
-    /// The files, by name. In a new file, the list begins anew (`log_t::write_checkpoint`: `archive_header_was_reset`).
+    /// The files, by name. In a new file, the list begins again (`log_t::write_checkpoint`: `archive_header_was_reset`).
     pub fn files(&self) -> Vec<(String, Vec<u8>)> {
         let count = (self.log.len() as u64).div_ceil(CAPACITY).max(1);
         (0..count)

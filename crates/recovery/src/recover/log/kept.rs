@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use format::{Lsn, SpaceId};
-use redo::archived::{FILE_SIZE_MIN, SLOT_SIZE, file_name, header, next_entry};
+use redo::archived::{FILE_SIZE_MIN, file_name, header, next_entry};
 use redo::checkpoint::closing;
 use redo::mariadb::{LogFile, START_OFFSET};
 use redo::verify_mariadb::StreamVerifier;
@@ -77,13 +77,12 @@ impl KeptFiles {
         if let Some(found) = verifier.finish().0.first() {
             return self.damaged_between(found.from, found.to);
         }
-        // The server makes a file before it is needed, and leaves it empty until then.
-        for file in self.0.files().iter().filter(|file| file.first > end) {
-            if self.read(file.first, 1)?.first().is_some_and(|byte| *byte > 1) {
-                return self.damaged_between(end, file.first);
-            }
+        let used = self.0.used_behind(end);
+        let used = used.map_err(|(_, error)| failed(&self.path(), "reading the redo log")(error))?;
+        match used.first().and_then(|place| self.0.files().get(*place)) {
+            Some(file) => self.damaged_between(end, file.first),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn damaged_between(&self, from: Lsn, to: Lsn) -> Result<()> {
@@ -110,7 +109,7 @@ impl KeptFiles {
     pub fn restarted(end: Lsn, named: &[(SpaceId, Vec<u8>)], format: redo::mariadb::Format) -> Option<Vec<u8>> {
         let named = named.iter().map(|(space, name)| (*space, name.as_slice()));
         let records = closing(&LogFile::straight(format, end), None, end, named)?;
-        Some([header(), records].concat())
+        Some([header(START_OFFSET as u64), records].concat())
     }
 
     /// What closes the log at `end`, file by file: the records first, then the entry that names them.
@@ -142,9 +141,7 @@ impl KeptFiles {
             let (offset, entry) = next_entry(self.0.listed.1, place);
             (offset as u64, entry.to_vec())
         } else {
-            let mut whole = vec![0; START_OFFSET];
-            whole.splice(..SLOT_SIZE, place.to_be_bytes());
-            (0, whole)
+            (0, header(place))
         });
         Ok(closed)
     }
@@ -162,7 +159,7 @@ impl KeptFiles {
         Ok(())
     }
 
-    /// Replaces the files, in a copy that nobody else uses, with one that begins at `end`.
+    /// Replaces the files, in a copy that is no server's yet, with one that begins at `end`.
     pub fn replace(&self, datadir: &Path, end: Lsn, bytes: &[u8], size: u64) -> Result<()> {
         let like = self.file_of(self.0.parsed.checkpoint.end_lsn).map(|file| file.path.clone()).unwrap_or_default();
         create(datadir, end, bytes, size, &like)?;
