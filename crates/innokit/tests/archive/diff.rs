@@ -3,7 +3,7 @@
 use tempfile::TempDir;
 
 use crate::backup_lab::Server;
-use crate::common::Run;
+use crate::common::{Run, is_soak};
 use crate::random_tables::{history, seeds};
 
 const NAMES: &str = "SELECT CONCAT(table_schema, '.', table_name) FROM information_schema.tables \
@@ -62,7 +62,7 @@ fn inexact(line: &str) -> Option<String> {
 }
 
 fn a_bad_hour_is_taken_back(kind: &'static str) {
-    let default = if std::env::var_os("INNOKIT_SOAK").is_some() { 20..32 } else { 20..21 };
+    let default = if is_soak() { 20..32 } else { 20..21 };
     for seed in seeds("INNOKIT_RANDOM_TABLES", default) {
         let [before, after] = history(kind, seed);
         let server = started(kind, &before);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::backup_lab::Server;
-use crate::common::{Run, repository};
+use crate::common::{Run, is_soak, repository};
 
 const PAGE: usize = 16 << 10;
 /// The tables, each of a kind that a repair treats in its own way.
@@ -283,7 +283,7 @@ fn what_is_printed_repairs_the_tables(kind: &'static str) {
     let (before, bin) = (answers(&server), clients(&server));
     server.script("stop", &["0"], "");
     fs::rename(server.data(), server.of("backup")).expect("renamed");
-    let rounds = if std::env::var_os("INNOKIT_SOAK").is_some() { KINDS.len() } else { 2 };
+    let rounds = if is_soak() { KINDS.len() } else { 2 };
     for round in 0..rounds {
         if server.data().exists() {
             fs::remove_dir_all(server.data()).expect("removed");
@@ -341,7 +341,7 @@ fn what_is_printed_restores_the_whole(server: &Server, before: &str, bin: &Path)
         .map(|(name, page)| (server.of("backup").join(name), page))
         .filter(|(path, _)| path.exists())
         .collect();
-    let rounds = if std::env::var_os("INNOKIT_SOAK").is_some() { 1 } else { files.len() };
+    let rounds = if is_soak() { 1 } else { files.len() };
     for damaged in files.chunks(rounds) {
         fs::remove_dir_all(server.data()).expect("removed");
         server.copy("backup", "data");

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::common::{innokit, repository};
+use crate::common::{innokit, is_soak, repository};
 use format::{Algorithm, Lsn, Scheme, SpaceFormat, seal_page};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -40,7 +40,7 @@ struct Edit {
 impl Edit {
     /// The edits for a family of servers.
     fn all(family: &str) -> Vec<Self> {
-        let is_whole = std::env::var_os("INNOKIT_SOAK").is_some();
+        let is_whole = is_soak();
         let lines = FIELDS.lines().filter(|line| !line.starts_with('#'));
         let rows = lines.map(|line| line.split('\t').collect::<Vec<_>>());
         let wanted = |row: &Vec<&str>| {
@@ -288,7 +288,7 @@ fn what_mysql_refuses_of_a_header_is_found_and_what_it_accepts_is_not() {
 #[test]
 fn what_mariadb_refuses_of_a_header_is_found_and_what_it_accepts_is_not() {
     matrix("mariadb", "mariadb");
-    if std::env::var_os("INNOKIT_SOAK").is_some() {
+    if is_soak() {
         matrix("mariadb118", "mariadb");
     }
 }

@@ -92,6 +92,11 @@ pub fn repository() -> PathBuf {
 }
 
 /// Whether the finding is that the log ends in a torn write. A kill in the middle of a write to the log leaves that.
+/// Whether what is left to chance is tried often (`make soak`).
+pub fn is_soak() -> bool {
+    std::env::var_os("INNOKIT_SOAK").is_some()
+}
+
 pub fn is_torn_end(finding: &Value) -> bool {
     finding["reason"] == "torn_log_end"
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Output;
 
 use datadir::known_servers::KNOWN_SERVERS;
 
@@ -59,6 +60,21 @@ fn made_by(datadir: &str, maker: &str) -> (Dir, PathBuf) {
     (dir, copied)
 }
 
+fn recovered(from: &Path, to: &Path) -> Output {
+    innokit().arg("recover").arg(from).arg("--to").arg(to).output().expect("innokit runs")
+}
+
+/// `check` says once that the datadir is of a newer server, and `recover` makes nothing.
+fn is_undecided_and_not_recovered(datadir: &Path, release: &str, target: &Path) {
+    let words = format!("made by {release}: this build knows");
+    let run = check(datadir, &[]);
+    assert_eq!((run.status, run.text.matches(&words).count()), (2, 1), "{}", run.text);
+    let run = recovered(datadir, target);
+    let errors = String::from_utf8_lossy(&run.stderr);
+    assert!(!run.status.success() && errors.contains(&words), "{errors}");
+    assert!(!target.exists(), "nothing is made");
+}
+
 #[test]
 #[cfg_attr(not(servers), ignore = "needs real servers: make test")]
 fn a_log_of_a_newer_server_is_undecided_and_nothing_is_written() {
@@ -69,21 +85,10 @@ fn a_log_of_a_newer_server_is_undecided_and_nothing_is_written() {
         let (dir, known) = made_by(datadir, old);
         let run = check(&known, &["--json"]);
         assert!(!reasons(&run.json()).contains(&"newer_server"), "{}", run.text);
-        let target = dir.path().join("new");
-        let recover =
-            |from: &Path, to: &Path| innokit().arg("recover").arg(from).arg("--to").arg(to).output().expect("runs");
-        assert!(recover(&known, &target).status.success());
+        assert!(recovered(&known, &dir.path().join("new")).status.success());
 
         let (dir, newer) = made_by(datadir, new);
-        let run = check(&newer, &[]);
-        let release = new.rsplit_once('.').expect("a patch level").0;
-        let words = format!("made by {release}: this build knows");
-        assert_eq!((run.status, run.text.matches(&words).count()), (2, 1), "{}", run.text);
-        let target = dir.path().join("new");
-        let run = recover(&newer, &target);
-        let errors = String::from_utf8_lossy(&run.stderr);
-        assert!(!run.status.success() && errors.contains(&words), "{errors}");
-        assert!(!target.exists(), "nothing is made");
+        is_undecided_and_not_recovered(&newer, new.rsplit_once('.').expect("a patch level").0, &dir.path().join("new"));
     }
 }
 
@@ -110,14 +115,7 @@ fn a_datadir_of_a_newer_server_is_undecided_whatever_its_log_says() {
         } else {
             fs::write(copied.join("mariadb_upgrade_info"), "13.1.2-MariaDB").expect("written");
         }
-        let run = check(&copied, &[]);
-        let words = format!("made by {release}: this build knows");
-        assert_eq!((run.status, run.text.matches(&words).count()), (2, 1), "{}", run.text);
-        let target = dir.path().join("new");
-        let run = innokit().arg("recover").arg(&copied).arg("--to").arg(&target).output().expect("runs");
-        let errors = String::from_utf8_lossy(&run.stderr);
-        assert!(!run.status.success() && errors.contains(&words), "{errors}");
-        assert!(!target.exists(), "nothing is made");
+        is_undecided_and_not_recovered(&copied, release, &dir.path().join("new"));
     }
 }
 

@@ -11,7 +11,7 @@ use crate::sums::sums;
 
 /// Of one test; `make soak` kills as often as a release must stand.
 fn kills() -> u32 {
-    if std::env::var_os("INNOKIT_SOAK").is_some() { 70 } else { 3 }
+    if crate::common::is_soak() { 70 } else { 3 }
 }
 
 #[test]

@@ -13,16 +13,11 @@ use crate::backup_lab::session::Session;
 use crate::backup_lab::{Server, WRITTEN, assert_same, contents, is_well};
 #[cfg(feature = "sql")]
 use crate::backup_lab::{lsn, sums};
-use crate::common::{Run, innokit};
+use crate::common::{Run, innokit, is_soak};
 use crate::hostile_links::no_name_that_a_preparation_writes_to_may_be_a_link;
 
 /// Page size of the servers, bytes.
 const PAGE: u64 = 16384;
-
-/// Whether what is left to chance is tried often (`make soak`).
-fn is_soak() -> bool {
-    std::env::var_os("INNOKIT_SOAK").is_some()
-}
 
 fn command(server: &Server, full: &str, increments: &[&str], to: Option<&str>) -> Command {
     let mut command = innokit();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{Dir, fixture, innokit};
+use crate::common::{Dir, fixture, innokit, is_soak};
 use format::{Algorithm, PageId, SpaceFormat, Verdict, checksum, verify_page};
 
 const PAGE: usize = 16384;
@@ -18,7 +18,7 @@ const TARGETS: [(&str, Algorithm); 3] =
 
 /// `make soak` kills more often.
 fn kills() -> usize {
-    if std::env::var_os("INNOKIT_SOAK").is_some() { 50 } else { 20 }
+    if is_soak() { 50 } else { 20 }
 }
 
 /// A tablespace of any size: page 0 and copies of the other pages, each with its own page number and a correct checksum.

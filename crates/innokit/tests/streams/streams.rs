@@ -402,7 +402,7 @@ fn a_lost_page_of_an_unprepared_backup_is_undecided() {
         let stream = [member("shop/t.ibd", &table), member("xtrabackup_checkpoints", checkpoints.as_bytes())].concat();
         let run = check_stdin(&stream, &["--json"]);
         assert_eq!((reasons(&run.json()), run.status), (vec!["zero_page_in_use"], status), "{}", run.text);
-        // Whoever is woken by it reads first that the backup has yet to be prepared, which explains the page.
+        // A person who is woken by it reads first that the backup has yet to be prepared, which explains the page.
         let line = check_stdin(&stream, &["--nagios"]).text;
         let (word, reason) = if status == 2 { ("WARNING", "has not been prepared") } else { ("CRITICAL", "page ") };
         let said = line.strip_prefix(&format!("INNOKIT {word} - ")).and_then(|line| line.split(" | ").next());

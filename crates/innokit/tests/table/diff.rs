@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::common::{Run, all_datadirs, copy, innokit, keys_of};
+use crate::common::{Run, all_datadirs, copy, innokit, is_soak, keys_of};
 use crate::random_tables::{history, seeds};
 use crate::rows_lab::Server;
 
@@ -41,7 +41,7 @@ fn left_out(run: &Run) -> Vec<String> {
 }
 
 fn statements_turn_one_datadir_into_the_other(kind: &'static str) {
-    let default = if std::env::var_os("INNOKIT_SOAK").is_some() { 1..20 } else { 1..2 };
+    let default = if is_soak() { 1..20 } else { 1..2 };
     let server = Server::empty(kind);
     for seed in seeds("INNOKIT_RANDOM_TABLES", default) {
         server.sql("DROP DATABASE IF EXISTS rnd");
