@@ -435,9 +435,10 @@ class Batch:
         try:
             errors = self.load(back, b"SET sql_mode = 'ALLOW_INVALID_DATES', innodb_strict_mode = 0; \n" + self.anywhere(schema))
             # A default from a sequence that the file dropped: no server makes such a table again.
-            without = {name for name, shown in self.tables.items() for used in NEXT_VALUE.findall(shown["create"]) if used not in self.tables}
-            lost = [line for line in errors if any(f"'{'.'.join(used)}' doesn't exist" in line for name in without for used in NEXT_VALUE.findall(self.tables[name]["create"]))]
-            for line in [line for line in errors if line not in lost][:20]:
+            used = {name: set(NEXT_VALUE.findall(shown["create"])) - self.tables.keys() for name, shown in self.tables.items()}
+            without = {name for name, sequences in used.items() if sequences}
+            gone = [f"'{database}.{name}' doesn't exist" for database, name in set().union(*used.values())]
+            for line in [line for line in errors if not any(it in line for it in gone)][:20]:
                 self.differ("table schema", f"the statements are refused: {line}")
             made = {(unescaped(a), unescaped(b)) for a, b in back.ask(f"SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema NOT IN {SYSTEM}")}
             loads, names = b"SET foreign_key_checks = 0, unique_checks = 0;\n", list(self.tables)
