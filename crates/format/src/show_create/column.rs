@@ -118,7 +118,7 @@ fn is_now(text: &str) -> bool {
     text.starts_with("CURRENT_TIMESTAMP")
 }
 
-/// Literals, columns, variables and function calls need no parentheses, but what casts has them.
+/// Literals, columns, variables and function calls need no parentheses, but what casts has them, unless it is to a date or a time.
 fn stands_alone(text: &str) -> bool {
     let inner = text.strip_prefix('`').and_then(|rest| rest.strip_suffix('`'));
     if inner.is_some_and(|name| !name.replace("``", "").contains('`')) || text.starts_with('@') {
@@ -135,7 +135,9 @@ fn stands_alone(text: &str) -> bool {
         depth += i32::from(byte == b'(') - i32::from(byte == b')');
         (byte == b')' && depth == 0).then_some(at)
     });
-    let is_cast = text.starts_with("cast(") || text.starts_with("column_get(");
+    let to = text.rsplit_once(" as ").map(|(_, to)| to);
+    let is_cast = (text.starts_with("cast(") || text.starts_with("column_get("))
+        && to.is_some_and(|to| !["date", "time"].iter().any(|temporal| to.starts_with(temporal)));
     literal || is_name && !is_cast && closes == Some(text.len() - 1)
 }
 
